@@ -14,6 +14,7 @@ export { commandCall, describeDescriptor, inspectCall } from "./descriptor.js";
 export { describeExamples } from "./examples.js";
 export { exposures } from "./exposure.js";
 export { drawing, guardPrototypes, hostileNames, polluted } from "./hostile.js";
+export { cutAfter, cutBefore, cutWithin, HttpBridge, served, silence, status } from "./http-bridge.js";
 export { about, anInbox, type KeyState, nothing, stateOf, unchanged } from "./keys.js";
 export { describeMigration } from "./migration.js";
 export { onMovingSlots, type RareCall } from "./moving-slots.js";

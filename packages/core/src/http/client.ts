@@ -1,0 +1,152 @@
+import { EventEmitter } from "node:events";
+import { KitError, reconnectMs, type RedisArgument, type RedisLike, resolve } from "../kernel/index.js";
+import { argumentText, lost, notSent, readReply, replyError, type RestReply } from "./protocol.js";
+import { type HttpClientOptions, httpRules, type HttpSettings } from "./options.js";
+
+/** An endpoint that asks for a longer pause gets this one. */
+const longestPauseMs = 60_000;
+
+/** Codes by which `fetch` says that there was no connection, so that nothing was sent. */
+const neverConnected = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT)$/;
+
+/** Why `fetch` failed: a code, or the name of the error. Its text may be anything, also a secret. */
+const reasonOf = (error: unknown): string => {
+  const { name, code, cause } = error as { name?: unknown; code?: unknown; cause?: { code?: unknown } | undefined };
+  return [cause?.code, code, name].find((one) => typeof one === "string") ?? "the request failed";
+};
+
+/** How long the endpoint wants no request, by its headers: seconds, or a date of its own clock. */
+const pauseOf = ({ headers }: Response, usualMs: number): number => {
+  const wanted = headers.get("retry-after") ?? "";
+  const ms = /^\d+$/.test(wanted) ? Number(wanted) * 1_000 : Date.parse(wanted) - Date.parse(headers.get("date") ?? "");
+  return ms > 0 ? Math.min(ms, longestPauseMs) : usualMs;
+};
+
+/** A client whose commands are HTTP requests. While it pauses, its status is `reconnecting`, and the executor sends nothing. */
+class HttpClient extends EventEmitter implements RedisLike {
+  status: "ready" | "reconnecting" | "end" = "ready";
+  readonly isConnectionless = true;
+  /** Where it is, for messages. */
+  readonly options: { readonly path: string };
+  readonly #settings: HttpSettings;
+  readonly #headers: Readonly<Record<string, string>>;
+  #failures = 0;
+  #pausedUntil = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(settings: HttpSettings) {
+    super();
+    this.setMaxListeners(0);
+    this.#settings = settings;
+    this.#headers = { "content-type": "application/json", authorization: `Bearer ${settings.token}` };
+    this.options = { path: new URL(settings.url).origin };
+  }
+
+  call(command: string, ...args: RedisArgument[]): Promise<unknown> {
+    return this.#send(command, args, false);
+  }
+
+  callForBytes(command: string, ...args: RedisArgument[]): Promise<unknown> {
+    return this.#send(command, args, true);
+  }
+
+  duplicate(): never {
+    const missing = "workers, listeners, transactions, durable writes and `isolate` need a client with connections";
+    throw new KitError("KIT_UNSUPPORTED", `The client of ${this.options.path} works over HTTP: ${missing}`);
+  }
+
+  connect(): Promise<void> {
+    if (this.status === "end") this.#begin();
+    return Promise.resolve();
+  }
+
+  disconnect(): void {
+    clearTimeout(this.#timer);
+    this.status = "end";
+    this.emit("end");
+  }
+
+  /** Throws before anything is sent, or returns a promise. */
+  #send(command: string, args: readonly RedisArgument[], wantsBytes: boolean): Promise<unknown> {
+    return this.#post(JSON.stringify([command, ...args.map((arg) => argumentText(command, arg))]), wantsBytes);
+  }
+
+  async #post(body: string, wantsBytes: boolean): Promise<unknown> {
+    const { url, timeoutMs, fetch: send = globalThis.fetch } = this.#settings;
+    if (this.status === "end") throw notSent("the client has ended");
+    const headers = wantsBytes ? { ...this.#headers, "upstash-encoding": "base64" } : this.#headers;
+    const signal = AbortSignal.timeout(timeoutMs);
+    let response: Response;
+    let text: string;
+    try {
+      // Next.js would keep the reply, and not send the same command again. Node's types leave this option out.
+      const uncached = { cache: "no-store" } as RequestInit;
+      response = await send(url, { method: "POST", headers, body, signal, redirect: "manual", ...uncached });
+      text = await response.text();
+    } catch (error) {
+      const reason = reasonOf(error);
+      throw this.#failed(neverConnected.test(reason) ? notSent(reason) : lost(reason));
+    }
+    return this.#judge(response, text, wantsBytes);
+  }
+
+  #judge(response: Response, text: string, wantsBytes: boolean): unknown {
+    const { status } = response;
+    if (status === 429) throw this.#failed(notSent("HTTP 429"), pauseOf(response, 1_000));
+    if (status === 408 || status >= 500) throw this.#failed(lost(`HTTP ${String(status)}`), pauseOf(response, 0));
+    const reply = parsed(text);
+    if (typeof reply?.error !== "string" && response.ok && reply?.result === undefined)
+      throw this.#failed(lost("a reply that is not of this protocol"));
+    this.#failures = 0;
+    if (status === 401) throw replyError("NOAUTH the endpoint refused the token");
+    if (typeof reply?.error === "string") throw replyError(reply.error);
+    if (!response.ok) throw replyError(`ERR the endpoint replied with HTTP ${String(status)}`);
+    return readReply(reply?.result, wantsBytes);
+  }
+
+  /** Begins a pause: as long as the endpoint wants, or longer with each failure in a row. */
+  #failed(error: Error, wantedMs = 0): Error {
+    const ms = wantedMs || reconnectMs(++this.#failures);
+    const until = performance.now() + ms;
+    if (this.status === "end" || until <= this.#pausedUntil) return error;
+    this.#pausedUntil = until;
+    this.status = "reconnecting";
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#begin(), ms);
+    this.#timer.unref();
+    return error;
+  }
+
+  #begin(): void {
+    this.status = "ready";
+    this.emit("ready");
+  }
+}
+
+const parsed = (text: string): RestReply | undefined => {
+  try {
+    return JSON.parse(text) as RestReply | undefined;
+  } catch {
+    return undefined;
+  }
+};
+
+/**
+ * A client for functions without a socket: each command is one HTTP request of the REST protocol that Upstash documents.
+ *
+ * Every package takes it. It adds jobs, counts, and reads; a wait for a push becomes polling. What needs a connection of its own
+ * rejects or throws `KIT_UNSUPPORTED`: workers, event readers, `optimistic`, `durable`, `replicaReads`, `isolate`. So do arguments
+ * with bytes that are no UTF-8, before anything is sent.
+ *
+ * A request whose reply is lost has an unknown outcome, unless it may be sent again: `KitUnknownOutcomeError`. When a request was
+ * refused by the network, by HTTP 429 or 5xx, the client sends nothing for a while: for `Retry-After`, at most a minute, else for 20 ms
+ * to 2 s. Calls wait for that until their deadline. HTTP promises no order between requests. Nothing has to be closed.
+ *
+ * @throws {TypeError | RangeError} an option is not what it should be. No message shows the token or the address.
+ *
+ * @example
+ * const redis = httpClient({ url: process.env["UPSTASH_REDIS_REST_URL"]!, token: process.env["UPSTASH_REDIS_REST_TOKEN"]! });
+ * const queue = createQueue(redis, "mail");
+ */
+export const httpClient = (options: HttpClientOptions): RedisLike =>
+  new HttpClient(resolve("options", options, httpRules));

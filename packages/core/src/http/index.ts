@@ -1,0 +1,3 @@
+export { httpClient } from "./client.js";
+
+export type { HttpClientOptions } from "./options.js";

@@ -1,0 +1,49 @@
+import { custom, integer, required, type Resolved, type RulesOf } from "../kernel/index.js";
+
+/** Where the endpoint is, and how requests are sent. */
+export interface HttpClientOptions {
+  /** The address of the endpoint: `https://…`, or `http://…` in a private network. Without credentials and query. */
+  readonly url: string | URL;
+  /** Sent as `Authorization: Bearer …`. No error and no print of the client has it. */
+  readonly token: string;
+  /**
+   * A request without a whole reply is ended after this many milliseconds: 1 to 86,400,000 (a day). Its call settles earlier, by the
+   * `deadlineMs` of its object.
+   *
+   * @default 10000
+   */
+  readonly timeoutMs?: number | undefined;
+  /**
+   * Sends the requests, for a proxy or a runtime with a `fetch` of its own.
+   *
+   * @default globalThis.fetch
+   */
+  readonly fetch?: typeof globalThis.fetch | undefined;
+}
+
+// No error shows the value: it may have a secret in it.
+const checked = <Value>(name: string, value: Value, isRight: boolean, wanted: string): Value => {
+  if (!isRight) throw new TypeError(`Expected \`${name}\` to be ${wanted}`);
+  return value;
+};
+
+const endpoint = (name: string, value: string | URL): string => {
+  const url = URL.canParse(String(value)) ? new URL(value) : undefined;
+  const isPlain = !!url && /^https?:$/.test(url.protocol) && !url.username && !url.password && !url.search && !url.hash;
+  return checked(name, String(url), isPlain, "an http or https URL without credentials, query and fragment");
+};
+
+const bearer = (name: string, value: string): string =>
+  checked(name, value, typeof value === "string" && /^[\x21-\x7e]+$/.test(value), "text of visible ASCII characters");
+
+const sender = (name: string, value: typeof globalThis.fetch): typeof globalThis.fetch =>
+  checked(name, value, typeof value === "function", "a function");
+
+export const httpRules = {
+  url: required(custom(endpoint)),
+  token: required(custom(bearer)),
+  timeoutMs: integer(1, 86_400_000, 10_000),
+  fetch: custom(sender),
+} satisfies RulesOf<HttpClientOptions>;
+
+export type HttpSettings = Resolved<typeof httpRules>;

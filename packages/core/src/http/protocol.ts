@@ -1,0 +1,46 @@
+import { KitError, type RedisArgument } from "../kernel/index.js";
+
+/** The body of a response. */
+export interface RestReply {
+  readonly result?: unknown;
+  readonly error?: unknown;
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+/**
+ * An argument as JSON can carry it.
+ *
+ * @throws {KitError} `KIT_UNSUPPORTED`: its bytes are no UTF-8.
+ */
+export const argumentText = (command: string, argument: RedisArgument): string => {
+  if (!(argument instanceof Uint8Array)) return String(argument);
+  try {
+    return utf8.decode(argument);
+  } catch {
+    throw new KitError(
+      "KIT_UNSUPPORTED",
+      `${command} was not sent: over HTTP arguments are text, and one has other bytes`,
+    );
+  }
+};
+
+const named = (name: string, message: string, code?: string): Error =>
+  Object.assign(new Error(message), { name, code });
+
+/** The error of a request that the server did not execute; the executor knows its name. `reason` stands in messages. */
+export const notSent = (reason: string): Error => named("NotSentError", `The request was refused: ${reason}`, reason);
+
+/** The error of a request that may have been executed. */
+export const lost = (reason: string): Error => named("Error", `The reply is lost: ${reason}`, reason);
+
+/** The server's own words, as every client gives them. */
+export const replyError = (text: string): Error => named("ReplyError", text);
+
+/** A reply as over a socket. In base64 every text is encoded but `OK`, which is no base64. */
+export const readReply = (result: unknown, isBase64: boolean): unknown => {
+  if (Array.isArray(result)) return result.map((one) => readReply(one, isBase64));
+  if (typeof result === "string" && isBase64) return Buffer.from(result, result === "OK" ? "utf8" : "base64");
+  const { error } = (result ?? {}) as RestReply;
+  return typeof error === "string" ? replyError(error) : result;
+};
