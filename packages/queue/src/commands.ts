@@ -249,7 +249,8 @@ export class QueueCommands {
     try {
       return await evictionPolicy(this.context, this.keys.meta, deadlineMs);
     } catch (error) {
-      if (!KitError.is(error) || error.code !== "KIT_NO_PERMISSION") throw error;
+      // `KIT_SERVER`: an endpoint over HTTP, or a proxy, that has no INFO in scripts, and says so in its own words.
+      if (!KitError.is(error) || (error.code !== "KIT_NO_PERMISSION" && error.code !== "KIT_SERVER")) throw error;
       this.#events.error(error);
       return undefined;
     }

@@ -1,5 +1,5 @@
 import type { KitError } from "@kit/core";
-import { type Deadline, newToken, OutageReporter, settled } from "@kit/core/toolkit";
+import { assertConnections, type Deadline, newToken, OutageReporter, settled } from "@kit/core/toolkit";
 import { startPosition } from "../read/position.js";
 import { Reader } from "../read/reader.js";
 import type { ChatStore } from "../store.js";
@@ -93,6 +93,7 @@ export class Watcher {
     signal: AbortSignal | undefined,
     withPositions = false,
   ): Promise<boolean> {
+    assertConnections(this.#store.context.client);
     const { groups } = await this.#store.open(signal);
     if (this.#store.life.isClosed || this.#registry.mayHaveMissed(name, positions, withPositions)) return true;
     return await settled<boolean>(

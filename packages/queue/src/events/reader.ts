@@ -1,6 +1,7 @@
 import type { KitError, RedisLike } from "@kit/core";
 import {
   asKitError,
+  assertConnections,
   backoffMs,
   clientRules,
   type ClientOptions,
@@ -87,6 +88,7 @@ export class QueueEventReader
     super();
     const { after, recordMs, signal: ended, ...shared } = resolve("options", options, eventsRules);
     const keys = queueKeys(shared.prefix, queue);
+    assertConnections(redis);
     this.#life = new ObjectLife(redis, shared, `The events of queue ${JSON.stringify(queue)}`);
     const { context, signal: closing } = this.#life;
     this.#stream = new EventStream(context, keys, recordMs, shared.deadlineMs, closing);
@@ -204,7 +206,7 @@ export class QueueEventReader
  * server a little more. Without readers the queue records nothing, and costs nothing. Events have ids and names, never data or results.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
- * @throws {KitError} `KIT_NAME`: the name cannot be a key.
+ * @throws {KitError} `KIT_NAME`: the name cannot be a key. `KIT_UNSUPPORTED`: the client has no connections.
  *
  * @example
  * for await (const event of createQueueEvents(redis, "mail", { after: saved })) {

@@ -115,6 +115,8 @@ export class Messages {
    *
    * It holds a dedicated connection. After a lost connection it continues behind its last entry, and misses none that the
    * level's stream still keeps. The event `error` reports an outage, and its end.
+   *
+   * @throws {KitError} `KIT_UNSUPPORTED`: the client has no connections.
    */
   async *tail(options: TailOptions = {}): AsyncGenerator<Entry, void, undefined> {
     const { minLevel, last, signal } = resolve("options", options, tailRules);

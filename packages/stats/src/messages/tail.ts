@@ -1,5 +1,5 @@
 import { KitClosedError, KitError } from "@kit/core";
-import { asKitError, isReplyError, newToken, onAbort, pause } from "@kit/core/toolkit";
+import { asKitError, assertConnections, isReplyError, newToken, onAbort, pause } from "@kit/core/toolkit";
 import type { LogKeys } from "../keys.js";
 import type { Shared } from "../shared.js";
 import { type Entry, entryOf, newestFirst } from "./entry.js";
@@ -18,6 +18,7 @@ export async function* tailOf(
   signal: AbortSignal | undefined,
   first: (ids: ReadonlyMap<Level, string>) => Promise<readonly Entry[]>,
 ): AsyncGenerator<Entry, void, undefined> {
+  assertConnections(life.context.client);
   const streams = levels.map((level) => keys.log(level));
   const last = await commands.lastIds(streams);
   const ids = new Map(levels.map((level, index) => [level, last[index] ?? "0-0"]));
