@@ -86,6 +86,7 @@ export function sidebarOf(pages) {
       "queue/schedules",
       "lock/leader-election",
       "core/recipes",
+      "core/http",
       "chat/over-http",
       "stats/prometheus",
     ]),
