@@ -6,8 +6,8 @@ interface Backend {
   callBuffer(command: string, ...args: string[]): Promise<unknown>;
 }
 
-/** One request, by its command. It is answered when the function that got it returns. */
-export interface BridgeRequest {
+/** One request, by its command. */
+interface BridgeRequest {
   readonly command: readonly string[];
   readonly response: ServerResponse;
   /** Runs the command on the server and resolves with the status and the body of the reply. */
