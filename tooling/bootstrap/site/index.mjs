@@ -17,7 +17,10 @@ import { capture, show } from "../run.mjs";
 import { alone, seconds, step } from "../steps.mjs";
 import { pageProblems } from "./built.mjs";
 import { machineReadable } from "./llms.mjs";
+import { look } from "./look.mjs";
+import { linkOf } from "./outline.mjs";
 import { site } from "./site.mjs";
+import { weightReport } from "./weight.mjs";
 
 /** The site is no workspace: it has a lockfile of its own, so that neither the demo nor the tests install what it needs. */
 const folder = join(root, "apps", "site");
@@ -29,7 +32,7 @@ const LOOK_MS = 300;
 
 /**
  * `npm run docs`: writes the site to `apps/site/dist/www`. With `--serve` it shows the site while its documents are edited, with
- * `--base /path/` it is made for a place below a host's root.
+ * `--base /path/` it is made for a place below a host's root. With `--look` a browser opens the first pages of all parts.
  * @param {NodeJS.ProcessEnv} env
  * @param {readonly string[]} args
  */
@@ -46,15 +49,30 @@ export async function docs(env, args) {
   write(made);
   const vitepress = join(folder, "node_modules", "vitepress", "bin", "vitepress.js");
   if (args.includes("--serve")) {
-    return serve(() => write(site(root, api)), [vitepress, "dev", folder, ...withoutServe(args)], env);
+    return serve(() => write(site(root, api)), [vitepress, "dev", folder, ...forVitePress(args)], env);
   }
-  const { code, output } = await capture(process.execPath, [vitepress, "build", folder, ...args], { env });
+  const { code, output } = await capture(process.execPath, [vitepress, "build", folder, ...forVitePress(args)], {
+    env,
+  });
   if (code !== 0) throw new SetupError(`The site cannot be built:\n${output.trim()}`);
   for (const [path, text] of machineReadable(made)) writeText(join(builtFolder, path), text);
   copyFigures(made.figures, builtFolder); // for the pages as Markdown: those in HTML have copies of their own
-  const problems = [...pageProblems(builtFolder, baseOf(args)), ...brokenLinks(builtFolder)];
+  const files = made.pages.map(({ address }) => `${address}.html`);
+  const weight = weightReport(builtFolder, files, baseOf(args));
+  const problems = [...pageProblems(builtFolder, baseOf(args)), ...brokenLinks(builtFolder), ...weight.problems];
   if (problems.length > 0) throw new SetupError(problems.join("\n"));
-  process.stdout.write(`${made.pages.length} pages in ${seconds(start)}: apps/site/dist/www\n`);
+  process.stdout.write(`${made.pages.length} pages in ${seconds(start)}: apps/site/dist/www\n${weight.fact}\n`);
+  return args.includes("--look") ? lookAt(made.pages, env) : 0;
+  return 0;
+}
+
+/** @param {readonly import("./documents.mjs").Page[]} pages @param {NodeJS.ProcessEnv} env */
+async function lookAt(pages, env) {
+  const start = performance.now();
+  const first = pages.map(({ address }) => address).filter((address) => /^[^/]+(?:\/index)?$/.test(address));
+  const problems = await look(builtFolder, first.map(linkOf), env);
+  if (problems.length > 0) throw new SetupError(problems.join("\n"));
+  process.stdout.write(`${first.length} pages looked at in a browser, in ${seconds(start)}\n`);
   return 0;
 }
 
@@ -73,7 +91,7 @@ async function serve(writeAll, command, env) {
 }
 
 /** @param {readonly string[]} args */
-const withoutServe = (args) => args.filter((arg) => arg !== "--serve");
+const forVitePress = (args) => args.filter((arg) => arg !== "--serve" && arg !== "--look");
 
 /** @param {readonly string[]} args */
 const baseOf = (args) => (args.includes("--base") ? (args[args.indexOf("--base") + 1] ?? "/") : "/");

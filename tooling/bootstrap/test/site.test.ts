@@ -10,6 +10,7 @@ import { machineReadable } from "../site/llms.mjs";
 import { linkOf, sidebarOf } from "../site/outline.mjs";
 import { site, siteProblems } from "../site/site.mjs";
 import { siteText, summaryOf, templateProblems } from "../site/texts.mjs";
+import { weightOf, weightReport } from "../site/weight.mjs";
 import { tempFolder, writeFiles } from "./temp.js";
 
 const page = (file: string, text = "# A page\n") => ({ file, address: addressOf(file) ?? "", title: "A page", text });
@@ -141,6 +142,33 @@ it("finds links of built pages that lead nowhere, below any path of a host", () 
     "index.html: /kit/lost leads to no page",
     "index.html: /other leads to no page",
   ]);
+});
+
+it("weighs what a page loads, each file once, and names a front page over its bound", () => {
+  const folder = tempFolder();
+  const head = [
+    '<link rel="preload stylesheet" href="/kit/a.css" as="style"><link rel="modulepreload" href="/kit/b.js">',
+    '<script type="module" src="/kit/a.js"></script><script>1</script><link rel="prefetch" href="/kit/c.js">',
+  ].join("");
+  writeFiles(folder, {
+    "index.html": head,
+    "big.html": `${head}<img src="/kit/a.png"><img src="/kit/a.png"><img src="data:image/png;base64,AA">`,
+    "a.css": "@font-face { src: url(/kit/a.woff2) }",
+    "a.js": "a".repeat(9_000),
+    "b.js": "b",
+    "c.js": "c",
+    "a.png": "x".repeat(2_000),
+    "a.woff2": "x".repeat(3_000),
+  });
+  const { html, scripts, ...others } = weightOf(folder, "big.html", "/kit/");
+  expect(others).toEqual({ styles: expect.any(Number) as number, fonts: 3_000, pictures: 2_000 });
+  expect([html, scripts].every((bytes) => bytes > 20 && bytes < 300)).toBe(true);
+  const fits = weightReport(folder, ["index.html", "big.html"], "/kit/", 4);
+  expect(fits.problems).toEqual([]);
+  expect(fits.fact).toMatch(/^front page 4 of 4 KiB compressed \(html 1, .*; the heaviest is big\.html, 6 KiB$/);
+  expect(weightReport(folder, ["index.html"], "/kit/", 3).problems[0]).toMatch(
+    /^front page 4 of 3 KiB .*: over its bound/,
+  );
 });
 
 describe("the page of a package's API", () => {
