@@ -66,6 +66,7 @@ describe.each(["express.mjs", "fastify.mjs", "nest.ts"])("%s", (file) => {
     };
 
     await eventually(async () => expect((await fetch(`${url}/health`)).status).toBe(200), patient);
+    expect((await fetch(`${url}/alive`)).status).toBe(200);
     const failing = post("quotes", { item: "chair" });
     (await held(1))[0]!.answer("failure");
     expect(await failing).toMatchObject({ status: 502 });

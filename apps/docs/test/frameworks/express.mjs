@@ -20,6 +20,9 @@ app.get("/health", async (_request, response) => {
   const { status, body } = await readiness(redis);
   response.status(status).json(body);
 });
+app.get("/alive", (_request, response) => {
+  response.json({ ok: true });
+});
 const server = app.listen(Number(process.env["PORT"]));
 await once(server, "listening");
 console.log(`listens: ${server.address().port}`);

@@ -21,6 +21,7 @@ app.get("/health", async (_request, reply) => {
   const { status, body } = await readiness(redis);
   return reply.code(status).send(body);
 });
+app.get("/alive", () => ({ ok: true }));
 await app.listen({ port: Number(process.env["PORT"]), host: "0.0.0.0" });
 console.log(`listens: ${app.server.address().port}`);
 

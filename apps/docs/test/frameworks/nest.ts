@@ -52,6 +52,11 @@ class Shop {
   async health(): Promise<object> {
     return reply(await readiness(this.jobs.redis));
   }
+
+  @Get("alive")
+  alive(): object {
+    return { ok: true };
+  }
 }
 
 // Redis may fail over meanwhile.

@@ -1,0 +1,148 @@
+// Executes the fragments for Docker and Kubernetes of production.md, without an engine.
+import { execFile } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
+import { connect } from "@kit/core";
+import { createQueue } from "@kit/queue";
+import { eventually, startRedis } from "@kit/testing";
+import { Program } from "@tooling/vitest/helpers";
+import { expect, it, onTestFinished } from "vitest";
+import { parse } from "yaml";
+import { buildImage, writeProject } from "./image.js";
+import { Partner } from "./partner.js";
+
+const run = promisify(execFile);
+const programs = new URL("frameworks/", import.meta.url);
+const textOf = (file: string, base: URL = programs): string => readFileSync(new URL(file, base), "utf8");
+const page = textOf("../production.md", new URL(import.meta.url));
+const patient = { timeoutMs: 30_000 };
+
+const fragment = (language: string): string => {
+  const [, text = ""] = new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\`$`, "ms").exec(page) ?? [];
+  return text;
+};
+
+/** A number of the page or of a program. */
+const number = (text: string, before: RegExp): number => {
+  const [found, digits = ""] = new RegExp(`${before.source}([\\d_]+)`).exec(text) ?? [];
+  if (found === undefined) throw new Error(`There is no number after ${before.source}`);
+  return Number(digits.replaceAll("_", ""));
+};
+
+interface Container {
+  readonly command: readonly string[];
+  readonly env: readonly { readonly name: string; readonly value?: string }[];
+  readonly lifecycle: { readonly preStop: { readonly exec: { readonly command: readonly [string, ...string[]] } } };
+  readonly readinessProbe: Probe & { readonly timeoutSeconds: number };
+  readonly livenessProbe: Probe;
+}
+interface Probe {
+  readonly httpGet: { readonly path: string; readonly port: number };
+}
+const { spec } = parse(fragment("yaml")) as {
+  readonly spec: { readonly terminationGracePeriodSeconds: number; readonly containers: readonly Container[] };
+};
+const container = spec.containers[0]!;
+
+const begin = async (file: URL, partner: string): Promise<{ program: Program; server: RunningServer }> => {
+  const server = await startRedis();
+  const program = new Program(file, { REDIS_URL: server.url, PARTNER_URL: partner, PORT: "0" });
+  onTestFinished(async () => {
+    await program.end("SIGKILL");
+    await server.stop();
+  });
+  return { program, server };
+};
+type RunningServer = Awaited<ReturnType<typeof startRedis>>;
+
+const said = async (program: Program, start: string): Promise<string> =>
+  await eventually(() => {
+    const [text] = program.said(start);
+    if (text === undefined) throw new Error(`It printed only: ${program.printed}`);
+    return text;
+  }, patient);
+
+it("the lines of the Dockerfile make a worker that ends its job after SIGTERM, and exits with 0 in time", async () => {
+  const disk = mkdtempSync(join(tmpdir(), "kit-image-"));
+  onTestFinished(() => rmSync(disk, { recursive: true, force: true }));
+  const context = join(disk, "context");
+  mkdirSync(join(context, "node_modules/leftover"), { recursive: true });
+  writeProject(context, programs, ["@kit/core", "@kit/queue", "ioredis"]);
+  const [, ignored = ""] = /Have `(\S+)` in `.dockerignore`/.exec(page) ?? [];
+
+  const image = buildImage(fragment("dockerfile"), context, [ignored], join(disk, "root"));
+  expect(image).toMatchObject({ base: expect.stringMatching(/^node:(?:2[02468])-/) as string, user: "node" });
+  const installed = readdirSync(join(image.folder, "node_modules"));
+  expect(installed).toEqual(expect.arrayContaining(["@kit", "ioredis"]));
+  for (const unwanted of ["leftover", "unneeded"]) expect(installed).not.toContain(unwanted);
+
+  const partner = await Partner.start();
+  onTestFinished(() => partner[Symbol.asyncDispose]());
+  const [node, file = ""] = image.command;
+  expect(node).toBe("node"); // not npm or a shell
+  const { program, server } = await begin(pathToFileURL(join(image.folder, file)), partner.url);
+  await said(program, "works");
+  const redis = await connect(server.url);
+  const queue = createQueue(redis, "shop");
+  await queue.add("order", {});
+  await eventually(() => expect(partner.held).toHaveLength(1), patient);
+  const stopAt = performance.now();
+  program.signal("SIGTERM");
+  await queue.add("order", {}); // for another process
+  partner.held[0]!.answer({});
+  expect(await program.ended()).toBe(0);
+  expect((performance.now() - stopAt) / 1_000).toBeLessThan(number(page, /docker stop --time /));
+  expect(await redis.hlen("kit:queue:{shop}:jobs")).toBe(1);
+  expect(partner.received).toHaveLength(1);
+  await queue.close();
+  await redis.close();
+});
+
+it("the probes of the manifest are answered, and only that of readiness depends on Redis", async () => {
+  const [node, file = ""] = container.command;
+  expect(node).toBe("node");
+  const { program, server } = await begin(new URL(file, programs), "http://127.0.0.1:9");
+  const origin = `http://127.0.0.1:${await said(program, "listens")}`;
+  const probe = async ({ httpGet: { path } }: Probe): Promise<number> => (await fetch(origin + path)).status;
+  await eventually(async () => expect(await probe(container.readinessProbe)).toBe(200), patient);
+  expect(await probe(container.livenessProbe)).toBe(200);
+
+  const [redis] = server.nodes;
+  redis!.pause();
+  expect(await probe(container.readinessProbe)).toBe(503);
+  expect(await probe(container.livenessProbe)).toBe(200);
+  redis!.resume();
+
+  const [command, ...args] = container.lifecycle.preStop.exec.command;
+  const stopped = run(command, args);
+  await eventually(async () => expect(await probe(container.readinessProbe)).toBe(200), patient);
+  await stopped;
+  expect(await program.end("SIGTERM")).toBe(0);
+});
+
+it("the manifest has the ports and variables of the programs, and probes wait longer than these", () => {
+  const file = container.command[1] ?? "";
+  const read = [...(textOf(file) + textOf("jobs.mjs")).matchAll(/process\.env\["(\w+)"\]/g)].map(([, name]) => name);
+  expect(container.env.map(({ name }) => name).toSorted()).toEqual([...new Set(read)].toSorted());
+  const port = Number(container.env.find(({ name }) => name === "PORT")?.value);
+  expect(container.readinessProbe.httpGet.port).toBe(port);
+  expect(container.livenessProbe.httpGet.port).toBe(port);
+  expect(container.readinessProbe.timeoutSeconds * 1_000).toBeGreaterThan(
+    number(textOf("jobs.mjs"), /health\(redis, /),
+  );
+});
+
+it("platforms wait for longer than the limits of the programs together", () => {
+  const deploys = textOf("../../../packages/queue/docs/deploys.md", new URL(import.meta.url));
+  const afterwards = number(deploys, /`abortGraceMs` \(/) + number(deploys, /`deadlineMs` \(/);
+  const ofWorker = number(textOf("worker.mjs"), /timeoutMs: /) / 1_000 + afterwards;
+  const ofServer =
+    number(textOf("jobs.mjs"), /waitMs = /) / 1_000 + number(textOf("express.mjs"), /timeoutMs: /) / 1_000 + afterwards;
+  const preStop = Number(container.lifecycle.preStop.exec.command[1]);
+  expect(number(page, /docker stop --time /)).toBeGreaterThan(Math.max(ofWorker, ofServer));
+  expect(number(page, /stop_grace_period: /)).toBe(number(page, /docker stop --time /));
+  expect(spec.terminationGracePeriodSeconds).toBeGreaterThan(preStop + ofServer);
+});
