@@ -40,7 +40,7 @@ describe("the ACL user of this package", () => {
     expectGranted([...new Set([...used, ...seldom])].toSorted(), grantedCommands(user.grants("single")));
   });
 
-  describeUser(user, redis, new URL("../README.md", import.meta.url), async (client) => {
+  describeUser(user, redis, new URL("../docs/operations.md", import.meta.url), async (client) => {
     await importGeoIp(client, "city", [{ network: "1.0.0.0/24", place: { asn: 1 } }], { prefix: redis.prefix });
     return geoIpKeys(redis.prefix, "city").current;
   });

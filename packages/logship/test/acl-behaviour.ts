@@ -63,7 +63,7 @@ export const aclBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expectGranted([...used].toSorted(), grantedCommands(user.grants(redis.server.mode)));
     });
 
-    describeUser(user, redis, new URL("../README.md", import.meta.url), async (client) => {
+    describeUser(user, redis, new URL("../docs/operations.md", import.meta.url), async (client) => {
       await fixture.shipper({ client }).send("a", Readable.from(["one\n"]));
       return fixture.keysOf(name).channel;
     });
