@@ -63,7 +63,6 @@ export async function docs(env, args) {
   if (problems.length > 0) throw new SetupError(problems.join("\n"));
   process.stdout.write(`${made.pages.length} pages in ${seconds(start)}: apps/site/dist/www\n${weight.fact}\n`);
   return args.includes("--look") ? lookAt(made.pages, env) : 0;
-  return 0;
 }
 
 /** @param {readonly import("./documents.mjs").Page[]} pages @param {NodeJS.ProcessEnv} env */
