@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { Page } from "./page.js";
 
 interface Figure {
@@ -13,52 +13,214 @@ interface Case {
   readonly better: "higher" | "lower";
   readonly kit: Figure;
   readonly peers: Readonly<Record<string, Figure>>;
+  readonly floor: Figure | null;
 }
 
-const peers = ["redlock@4.2.0", "redlock@5.0.0-beta.2", "redis-semaphore@5.8.0"];
+/** A table of figures on a page of comparisons. */
+interface Table {
+  readonly page: string;
+  /** The name of the table, and the columns: a peer of the bench, or its floor, and the label on the page. */
+  readonly name: string;
+  readonly figures: string;
+  readonly columns: readonly (readonly [peer: string, label: string])[];
+  /** What a cell says if a peer has no figure in a case. */
+  readonly none?: string;
+  /** The cases of the bench, each with its name on the page. */
+  readonly rows: readonly (readonly [name: string, label: string])[];
+}
 
-/** The cases of the bench, each with its name on the page. */
-const rows: readonly (readonly [name: string, label: string])[] = [
-  ["uncontended c=1", "acquire and release, 1 caller"],
-  ["uncontended c=64", "acquire and release, 64 callers"],
-  ["contended 16x4 hold=5ms gap p50", "gap between two holders, 64 callers, p50"],
-  ["contended 16x4 hold=5ms gap p99", "the same, p99"],
-  ["contended 16x4 hold=5ms wait p50", "waiting, 64 callers that hold for 5 ms, p50"],
-  ["contended 16x4 hold=5ms wait p99", "the same, p99"],
-  ["fairness 64 loops", "sections of the luckiest to the unluckiest caller"],
-  ["burst 50 hold=1ms makespan", "50 at once that hold for 1 ms, until the last is done"],
-  ["contended commands per hand-off 200 waiters", "one hand-off, 200 wait"],
-  ["1000 idle waiters 10s commands", "1,000 wait, nothing happens"],
-  ["1000 held leases renewal commands", "renewing 1,000 leases, a lease length"],
-  ["holder SIGKILL → next running p99", "a killed holder, from its lease's end to the next, p99"],
-  ["loss detection silent server ttl=1s", "the server is silent: holder told (must be < 1,000)"],
+const tables: readonly Table[] = [
+  {
+    page: "locks.md",
+    name: "lock",
+    figures: "lock",
+    columns: [
+      ["kit", "@kit/lock"],
+      ["redlock@4.2.0", "redlock 4"],
+      ["redlock@5.0.0-beta.2", "redlock 5"],
+      ["redis-semaphore@5.8.0", "redis-semaphore"],
+    ],
+    none: "no renewal",
+    rows: [
+      ["uncontended c=1", "acquire and release, 1 caller"],
+      ["uncontended c=64", "acquire and release, 64 callers"],
+      ["contended 16x4 hold=5ms gap p50", "gap between two holders, 64 callers, p50"],
+      ["contended 16x4 hold=5ms gap p99", "the same, p99"],
+      ["contended 16x4 hold=5ms wait p50", "waiting, 64 callers that hold for 5 ms, p50"],
+      ["contended 16x4 hold=5ms wait p99", "the same, p99"],
+      ["fairness 64 loops", "sections of the luckiest to the unluckiest caller"],
+      ["burst 50 hold=1ms makespan", "50 at once that hold for 1 ms, until the last is done"],
+      ["contended commands per hand-off 200 waiters", "one hand-off, 200 wait"],
+      ["1000 idle waiters 10s commands", "1,000 wait, nothing happens"],
+      ["1000 held leases renewal commands", "renewing 1,000 leases, a lease length"],
+      ["holder SIGKILL → next running p99", "a killed holder, from its lease's end to the next, p99"],
+      ["loss detection silent server ttl=1s", "the server is silent: holder told (must be < 1,000)"],
+    ],
+  },
+  {
+    page: "queues.md",
+    name: "queue",
+    figures: "queue",
+    columns: [
+      ["kit", "@kit/queue"],
+      ["bullmq@6.7.0", "BullMQ"],
+      ["bee-queue@2.0.0", "bee-queue"],
+      ["groupmq@1.1.0", "groupmq"],
+      ["classic", "lists by hand"],
+    ],
+    rows: [
+      ["add serial", "adding, one after the other"],
+      ["add 1000 concurrent", "1,000 adds in one turn"],
+      ["add bulk 1000", "1,000 adds in one call"],
+      ["add 1000 concurrent at 400k prioritised backlog", "1,000 adds with priorities, 400,000 wait"],
+      ["process c=1 strict", "empty jobs, 1 at a time, nothing taken ahead"],
+      ["process c=100 strict but coalesced", "empty jobs, 100 at once, nothing taken ahead"],
+      ["process c=100", "empty jobs, 100 at once"],
+      ["process c=100 handler 20 ms", "jobs of 20 ms, 100 at once"],
+      ["AOF everysec: process c=100", "empty jobs, 100 at once, with an append-only file"],
+      ["1 ms round trip: process c=100", "empty jobs, 100 at once, 1 ms to the server and back"],
+      ["idle latency p50", "an idle worker, from the add to the start, p50"],
+      ["idle latency p99", "the same, p99"],
+      ["delayed lateness p50", "a delayed job starts late by, p50"],
+      ["delayed lateness p99", "the same, p99"],
+      ["recovery after kill -9", "a killed worker's job runs again after (defaults)"],
+      ["redis µs per lifecycle c=100", "work of the server for the whole life of a job"],
+      ["commands per job c=100", "commands to process a job, also inside scripts"],
+      ["bytes per waiting job", "a waiting job of 200 bytes takes"],
+      ["idle worker commands per minute", "an idle worker sends in a minute"],
+    ],
+  },
+  {
+    page: "semaphores.md",
+    name: "semaphore",
+    figures: "semaphore",
+    columns: [
+      ["kit", "@kit/semaphore"],
+      ["redis-semaphore@5.8.0", "redis-semaphore"],
+      ["classic race-free", "textbook, under a lock"],
+      ["classic fair", "textbook, fair"],
+    ],
+    rows: [
+      ["over-admission under ±1 h client clock skew", "clocks of clients an hour off: above the limit of 10"],
+      ["limit 10, 64 callers, hold 5 ms: wait p50", "waiting, p50"],
+      ["limit 10, 64 callers, hold 5 ms: wait p99", "the same, p99"],
+      ["fairness limit 10, 64 callers", "permits of the luckiest to the unluckiest caller"],
+      ["throughput limit 10, 64 callers", "permits in all"],
+      ["uncontended c=1", "acquire and release, 1 caller, nobody waits"],
+    ],
+  },
+  {
+    page: "stats.md",
+    name: "stats",
+    figures: "stats",
+    columns: [
+      ["kit", "@kit/stats"],
+      ["prom-client@15.1.3", "prom-client, in one process"],
+      ["raw HINCRBY", "`HINCRBY` by hand"],
+      ["classic", "textbook"],
+    ],
+    rows: [
+      ["count buffered without labels", "counting, buffered, no labels"],
+      ["count buffered 1000 series", "counting, buffered, 1,000 series"],
+      ["local observe+sketch", "values with quantiles, buffered"],
+      ["count 7 precisions c=1", "counting at 7 precisions, one after the other"],
+      ["count 7 precisions c=64", "the same, 64 callers"],
+      ["observe c=1", "values, one after the other"],
+      ["observe c=64", "the same, 64 callers"],
+      ["memory 7 precisions", "memory of a counter with 7 precisions"],
+      ["memory growth without a cleaner", "the same after twice the time, without a cleaner"],
+    ],
+  },
+  {
+    page: "suggestions.md",
+    name: "alphabetical",
+    figures: "autocomplete",
+    columns: [
+      ["kit", "@kit/autocomplete"],
+      ["floor", "ranges of bare text"],
+      ["ZRANGEBYLEX of records", "ranges of records"],
+      ["ZRANGEBYLEX and HMGET", "ranges, then `HMGET`"],
+      ["classic", "textbook"],
+    ],
+    rows: [
+      ["suggest 1 caller", "10 of 10,000 names, 1 caller"],
+      ["suggest 8 callers one index", "the same, 8 callers"],
+      ["suggest 8 callers one index: writes", "the same: writes"],
+      ["unranked", "10 of 20,000 names of two words, 8 callers"],
+      ["six keystrokes", "six keystrokes"],
+    ],
+  },
+  {
+    page: "suggestions.md",
+    name: "by weight",
+    figures: "autocomplete",
+    columns: [
+      ["kit", "@kit/autocomplete"],
+      ["floor", "bare `ZREVRANGE`"],
+      ["ZREVRANGE and HMGET in a script", "the same, and records"],
+      ["full prefix expansion", "a set for each beginning"],
+      ["expansion of single words", "the same, of single words"],
+    ],
+    rows: [
+      ["ranked prefix<=3", "10 of 20,000 names of two words, 8 callers"],
+      ["memory", "a name of three words, found by each"],
+      ["memory of phrases", "the same, found by its beginning"],
+    ],
+  },
 ];
 
-const { cases } = JSON.parse(readFileSync(new URL("../bench/lock.json", import.meta.url), "utf8")) as {
-  cases: readonly Case[];
+const withoutFigure: readonly (readonly [error: RegExp, said: string])[] = [
+  [/ 6000 ms/, "not in 6 s"],
+  [/ 120000 ms/, "not in 2 minutes"],
+  [/held at once/, "breaks the limit"],
+];
+
+const rounded = (value: number): string => {
+  if (value >= 1_000_000) return `${(value / 1_000_000).toPrecision(3)} million`;
+  return (value < 100 ? Number(value.toPrecision(2)) : Math.round(value)).toLocaleString("en");
 };
 
-const rounded = (value: number): string =>
-  (value < 100 ? Number(value.toPrecision(2)) : Math.round(value)).toLocaleString("en");
+const figureOf = ({ kit, peers, floor }: Case, peer: string): Figure =>
+  (peer === "kit" ? kit : peer === "floor" ? floor : peers[peer]) ?? {};
 
-const cellsOf = ({ better, kit, peers: measured }: Case): string[] => {
-  const all = [kit, ...peers.map((peer) => measured[peer] ?? {})];
+const cellsOf = (found: Case, { columns, none = "–" }: Table): string[] => {
+  const all = columns.map(([peer]) => figureOf(found, peer));
   const values = all.map(({ median }) => median).filter((value) => value !== undefined);
-  const best = better === "higher" ? Math.max(...values) : Math.min(...values);
+  const best = found.better === "higher" ? Math.max(...values) : Math.min(...values);
   return all.map(({ median, error = "" }, index) => {
-    if (median === undefined) return error.includes("6000 ms") ? "not in 6 s" : "no renewal";
+    if (median === undefined) return withoutFigure.find(([pattern]) => pattern.test(error))?.[1] ?? none;
     const text = median === best ? `**${rounded(median)}**` : rounded(median);
-    const asItComes = measured[`${peers[index - 1] ?? ""} defaults`]?.median;
+    const asItComes = found.peers[`${columns[index]?.[0] ?? ""} defaults`]?.median;
     return asItComes === undefined || asItComes === median ? text : `${text} (${rounded(asItComes)})`;
   });
 };
 
-it("shows the figures of lock.json", () => {
-  const lines = rows.map(([name, label]) => {
-    const found = cases.find((one) => one.case === name);
-    if (!found) throw new Error(`The bench has no case "${name}"`);
-    return [label, found.unit, ...cellsOf(found)];
+describe("the tables of figures", () => {
+  it.each(tables)("$page shows those of $figures.json: $name", (table) => {
+    const file = new URL(`../bench/${table.figures}.json`, import.meta.url);
+    const { cases } = JSON.parse(readFileSync(file, "utf8")) as { readonly cases: readonly Case[] };
+    const lines = table.rows.map(([name, label]) => {
+      const found = cases.find((one) => one.case === name);
+      if (!found) throw new Error(`The bench has no case "${name}"`);
+      return [label, found.unit, ...cellsOf(found, table)];
+    });
+    const shown = [["Case", "Unit", ...table.columns.map(([, label]) => label)], ...lines];
+    expect(new Page(`../comparisons/${table.page}`).figures(table.name, shown)).toEqual(shown);
   });
-  const table = [["Case", "Unit", "@kit/lock", "redlock 4", "redlock 5", "redis-semaphore"], ...lines];
-  expect(new Page("../comparisons/locks.md").figures("lock", table)).toEqual(table);
+});
+
+describe("the versions", () => {
+  const textOf = (page: string): string => readFileSync(new URL(`../comparisons/${page}`, import.meta.url), "utf8");
+  const versionOf = (peer: string): string[] => /(?<=@)\d.*$/.exec(peer) ?? [];
+
+  it.each(tables)("$page names those of its table $name", ({ page, columns }) => {
+    const missing = columns.flatMap(([peer]) => versionOf(peer)).filter((version) => !textOf(page).includes(version));
+    expect(missing).toEqual([]);
+  });
+
+  it("geoip.md names that of the bench", () => {
+    const manifest = readFileSync(new URL("../../../tooling/bench/package.json", import.meta.url), "utf8");
+    const { dependencies } = JSON.parse(manifest) as { readonly dependencies: Readonly<Record<string, string>> };
+    expect(textOf("geoip.md")).toContain(`maxmind) ${dependencies["maxmind"] ?? ""}`);
+  });
 });
