@@ -17,6 +17,9 @@ export const answeredKey = (head: string, producer: string): string => `${head}a
 /** The notes of handlers about one job, see `progress/`. */
 export const notesKey = (head: string, id: string): string => `${head}notes:${id}`;
 
+/** The channel on which a lease is published when its job is cancelled. */
+export const cancelledChannel = (head: string): string => `${head}cancelled`;
+
 /** The address of a queue. */
 export interface QueueAddress {
   /** The name of the queue. */
@@ -86,6 +89,8 @@ const parts = [...endlessParts, "revoked", "producers", "kept", "records", "even
  * | `kit:queue:{name}:kept`        | zset   | id of an ended job → server ms of its end; only with `history`                                  | `maxAgeMs` of the history    |
  * | `kit:queue:{name}:records`     | hash   | id of an ended job → take id, facts as JSON, result; `!bytes` → the bytes of all                | `maxAgeMs` of the history    |
  * | `kit:queue:{name}:adopted`     | zset   | adoption of a BullMQ queue → number of the last slice that it added                             | for good, 30 bytes each      |
+ *
+ * The lease of a cancelled job is published on the channel `kit:queue:{name}:cancelled`.
  */
 export type QueueKeys = Readonly<Record<(typeof parts)[number], string>>;
 

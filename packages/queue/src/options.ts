@@ -400,6 +400,14 @@ export interface WorkOptions {
    */
   readonly maxBlockedMs?: number | undefined;
   /**
+   * When the handler of a cancelled job learns it. `"heartbeat"`: at the next one, so after up to 0.6 of `leaseMs`. `"push"`: at once, within a few
+   * milliseconds; for that the process has one more connection, which all objects of its client and prefix share. A push may be lost,
+   * with that connection or in a Cluster: then the heartbeat decides.
+   *
+   * @default "heartbeat"
+   */
+  readonly cancelBy?: "heartbeat" | "push" | undefined;
+  /**
    * The number of crashes at which a job becomes a dead letter. A crash: its worker died, or did not renew the lease. Use the same number
    * for all workers of a queue.
    *
@@ -445,6 +453,7 @@ export const workRules = {
   leaseMs: milliseconds(200, dayMs, 10_000),
   heartbeat: choice(["auto", "thread", "loop"], "loop"),
   maxBlockedMs: milliseconds(200, dayMs, 300_000),
+  cancelBy: choice(["heartbeat", "push"], "heartbeat"),
   maxCrashes: integer(1, 1_000_000, 3),
   strict: boolean(false),
   ack: choice(["batched", "each"], "batched"),

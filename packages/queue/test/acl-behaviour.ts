@@ -5,6 +5,8 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createQueueEvents } from "../src/events/index.js";
 import { keepHistory } from "../src/history/index.js";
+import type { Job } from "../src/index.js";
+import { cancelledChannel, keyHead } from "../src/keys.js";
 import { setLimits } from "../src/manage/index.js";
 import { readCheckpoint, saveCheckpoint } from "../src/progress/index.js";
 import { user } from "./acl.js";
@@ -113,9 +115,15 @@ export const aclBehaviour = (mode: RedisMode): void => {
     describeUser(user, redis, new URL("../docs/operations.md", import.meta.url), async (client) => {
       const queue = fixture.on(client, { history: keepHistory() });
       const runs = new Runs();
-      fixture.work(queue, async (job) => {
+      const run = async (job: Job): Promise<void> => {
         await saveCheckpoint(job, (await readCheckpoint(job)) ?? 1);
         runs.handler(job);
+      };
+      fixture.work(queue, run, { cancelBy: "push" });
+      const channel = cancelledChannel(keyHead(redis.prefix, name));
+      await eventually(async () => {
+        const nodes = redis.server.nodes.map((node) => node.call("PUBSUB", "CHANNELS", channel));
+        expect((await Promise.all(nodes)).flat()).toEqual([channel]);
       });
       await queue.add("job", 1);
       await runs.until(1);

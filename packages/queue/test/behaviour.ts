@@ -1378,7 +1378,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: remove, args: [id], seed: onlyRanked },
         { script: drain, args: ["ranked", 5], seed: onlyRanked },
         { script: edit, args: [id, "", "k1 job\n2"], seed: onlyRanked },
-        { script: cancel, args: [strayId, "k1 job p1", "0", "", ""], seed: onlyStray },
+        { script: cancel, args: [strayId, "k1 job p1", "0", "", "", "x"], seed: onlyStray },
         { script: reschedule, args: [id, "d600000"], seed: onlyRanked },
         { script: find, args: [id], seed },
         { script: limit, args: ["0", "", "", `other 2 0`], seed },
@@ -1393,7 +1393,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: handBack, args: [member, "", "0", ""], seed: withNames },
         { script: recover, args: [takeId], seed: withTake },
         { script: recover, args: [takeId], seed: withNames },
-        { script: cancel, args: [id, "", "0", "", ""], seed: withNames },
+        { script: cancel, args: [id, "", "0", "", "", "x"], seed: withNames },
         { script: limit, args: ["", "", "", "job 0 0\nother 0 0"], seed: withNames },
         { script: remove, args: [suspendedId], seed: withNames },
         {

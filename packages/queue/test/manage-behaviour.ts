@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
+import { connect } from "@kit/core";
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
-import { onMovingSlots, rejection } from "@tooling/vitest/helpers";
+import { inboxes, onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { JobCancelledError, JobOutcomeLostError, JobPayloadError } from "../src/index.js";
@@ -14,6 +15,7 @@ import {
   removeJob,
   rescheduleJob,
 } from "../src/manage/index.js";
+import { cancelledChannel, keyHead } from "../src/keys.js";
 import * as looks from "../src/manage/scripts.js";
 import * as scripts from "../src/scripts/index.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
@@ -165,6 +167,98 @@ export const manageBehaviour = (mode: RedisMode): void => {
         expect(await fixture.counts()).toMatchObject({ jobs: 0, leases: 0, failures: 0, dead: 0 });
       });
 
+      describe("by push", () => {
+        const channel = (): string => cancelledChannel(keyHead(redis.prefix, name));
+        const subscribers = async (): Promise<number> => {
+          const replies = await Promise.all(redis.server.nodes.map((node) => node.call("PUBSUB", "NUMSUB", channel())));
+          return replies.reduce<number>((sum, reply) => sum + Number((reply as unknown[])[1]), 0);
+        };
+        // By a client of its own, whose listener is counted.
+        const fixtureOfPush = async (leaseMs: number, workers = 1) => {
+          const events: string[] = [];
+          const client = await connect({ url: redis.url, deadlineMs: 10_000 });
+          redis.defer(() => client.close());
+          const queue = fixture.on(client);
+          const made = Array.from({ length: workers }, () =>
+            work(
+              queue,
+              async ({ data, signal }) => {
+                if (data === "held") await new Promise((resolve) => signal.addEventListener("abort", resolve));
+              },
+              { concurrency: 2, leaseMs, cancelBy: "push" },
+            ),
+          );
+          for (const worker of made) {
+            for (const event of ["completed", "lost", "cancelled"] as const)
+              worker.on(event, ({ job: { id } }) => events.push(`${event} ${id}`));
+            worker.on("error", ({ message }) => events.push(message));
+          }
+          return { queue, workers: made, events };
+        };
+
+        it("aborts a handler whose next heartbeat is far away, over one connection of all workers", async () => {
+          const before = await inboxes(redis.server.nodes);
+          const { queue, workers, events } = await fixtureOfPush(3_600_000, 3);
+          await eventually(async () => expect(await subscribers()).toBe(1));
+          expect(await inboxes(redis.server.nodes)).toBe(before + 1);
+          const ids = [await queue.add("job", "held"), await queue.add("job", "held", { id: "own", priority: 2 })];
+          await eventually(() => expect(workers.reduce((sum, { running }) => sum + running, 0)).toBe(2));
+          for (const id of ids) expect(await cancel(id)).toBe("cancelled");
+          await eventually(() => expect(events).toHaveLength(2));
+          expect(events.toSorted()).toEqual(ids.map((id) => `cancelled ${id}`).toSorted());
+          await Promise.all(workers.map((worker) => worker.close()));
+          await eventually(async () => expect(await subscribers()).toBe(0));
+          await queue.close();
+          await eventually(async () => expect(await inboxes(redis.server.nodes)).toBe(before));
+        });
+
+        it("believes the server and not the message", async () => {
+          const { queue, workers, events } = await fixtureOfPush(3_600_000);
+          await eventually(async () => expect(await subscribers()).toBe(1));
+          const [held, other] = [await queue.add("job", "held"), await queue.add("job", "held")];
+          await eventually(() => expect(workers[0]!.running).toBe(2));
+          const node = await fixture.nodeOf();
+          for (const member of [
+            ...(await fixture.db.zrange(fixture.keysOf().leases, "0", "-1")),
+            "workerY00001own",
+            "",
+          ])
+            await node.call("PUBLISH", channel(), member);
+          // It comes behind those on the same connection.
+          expect(await cancel(other)).toBe("cancelled");
+          await eventually(() => expect(events).toEqual([`cancelled ${other}`]));
+          expect(workers[0]!.running).toBe(1);
+          expect(await cancel(held)).toBe("cancelled");
+          await eventually(() => expect(events).toHaveLength(2));
+        });
+
+        it("learns with the next heartbeat of a job whose push was lost", async () => {
+          const { queue, workers, events } = await fixtureOfPush(1_000);
+          await eventually(async () => expect(await subscribers()).toBe(1));
+          const id = await queue.add("job", "held");
+          await eventually(() => expect(workers[0]!.running).toBe(1));
+          const args = { id, header: "", cursor: "0", channel: "", caller: "", pushes: "elsewhere" };
+          const reply = await looks.cancel.run(redis.client, { ...fixture.keysOf(), replies: [] }, args);
+          expect(reply.outcome).toBe("cancelled");
+          await eventually(() => expect(events).toEqual([`cancelled ${id}`]));
+        });
+
+        it("costs a worker without it no connection", async () => {
+          const before = await inboxes(redis.server.nodes);
+          const [client, held, runs] = [await connect({ url: redis.url }), latch(), new Runs()];
+          redis.defer(() => client.close());
+          work(fixture.on(client), async (job) => {
+            runs.handler(job);
+            await held.promise;
+          });
+          const id = await make().add("job", 1);
+          await runs.until(1);
+          expect(await cancel(id)).toBe("cancelled");
+          expect([await inboxes(redis.server.nodes), await subscribers()]).toEqual([before, 0]);
+          held.open();
+        });
+      });
+
       it("refuses the end of a job that is reported before the next heartbeat", async () => {
         const [queue, held, events] = [make({ maxAttempts: 2 }), latch(), [] as unknown[]];
         redis.defer(held.open);
@@ -251,7 +345,7 @@ export const manageBehaviour = (mode: RedisMode): void => {
         expect(await fixture.db.zcard(keys.leases)).toBe(5_000);
         await fixture.db.del(keys.leases);
         await queue.add("job", 2, { id: "own" });
-        const late = { id: "own", header: "k1 job", cursor: "0", channel: "", caller: "" };
+        const late = { id: "own", header: "k1 job", cursor: "0", channel: "", caller: "", pushes: "" };
         const reply = await looks.cancel.run(redis.client, { ...keys, replies: [] }, late);
         expect(reply).toEqual({ outcome: "elsewhere", cursor: "0" });
         expect(await fixture.counts()).toMatchObject({ jobs: 1, waiting: 1 });

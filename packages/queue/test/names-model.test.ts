@@ -255,7 +255,7 @@ class Game {
     }
     this.#active.splice(this.#active.indexOf(job), 1);
     if (how === "cancel") {
-      const args = { id, header: "", cursor: "0", channel: "", caller: "" };
+      const args = { id, header: "", cursor: "0", channel: "", caller: "", pushes: "" };
       const { outcome } = await looks.cancel.run(redis.client, { ...this.#keys, replies: [] }, args);
       assert.equal(outcome, "cancelled");
       return;

@@ -30,9 +30,10 @@ const exceptionsKiB = {
   // Checks its server again after each lost connection; records each take, and looks for idle workers; says whether an add
   // added, also when it is repeated; lets a handler snooze its job; learns that a job was cancelled; adds one job of a key, or
   // the last; keeps to the limits of the queue and of names of jobs, and wakes when a rate lets the next job begin; records events for
-  // listeners; carries a trace from the producer to the handler; pauses one worker; finds out whether a thread can connect as the client
+  // listeners; carries a trace from the producer to the handler; pauses one worker; learns of cancellations by push; finds out whether a
+  // thread can connect as the client
   // does, which then renews leases.
-  "@kit/queue": 30.75,
+  "@kit/queue": 31,
   // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses.
   "@kit/queue/adopt": 26.25,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is unknown.

@@ -11,7 +11,7 @@ export const descriptor: PackageDescriptor = {
   name: "queue",
   things: "queues",
   permissions: {
-    channels: ["inbox:*"],
+    channels: ["inbox:*", "queue:*"],
     tried: (key) => [
       // The key does not exist: the pop times out after a millisecond.
       ["BZPOPMIN", key, 0.001],

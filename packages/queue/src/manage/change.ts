@@ -4,7 +4,7 @@ import { isMade } from "../add/ids.js";
 import { parseBlob } from "../add/payload.js";
 import { type CheckedAddress, checkedAddress, jobId } from "../address.js";
 import { addresseeOf } from "../call/outcomes.js";
-import { type QueueAddress, type QueueKeys, repliesKey } from "../keys.js";
+import { cancelledChannel, type QueueAddress, type QueueKeys, repliesKey } from "../keys.js";
 import { addRules } from "../options.js";
 import { cancel, find, type Found, type JobState, remove, reschedule } from "./scripts.js";
 import { located } from "./search.js";
@@ -86,6 +86,7 @@ const cancelFound = async (
       cursor,
       channel: to?.channel ?? "",
       caller: to?.caller ?? "",
+      pushes: cancelledChannel(head),
     };
     const reply = await cancel.run(context, keys, args);
     ({ cursor } = reply);
@@ -97,9 +98,10 @@ const cancelFound = async (
  * Ends a job wherever it is, from any process. Resolves with what it did:
  *
  * - `removed`: the job was ready or delayed, and is deleted. It never runs
- * - `cancelled`: a worker had the job. The job is deleted and does not run again. The handler's `signal` aborts with a JobCancelledError at
- *   the worker's next heartbeat: after 0.3 of its `leaseMs`, within 0.6 of it if the job has just been taken. The worker then emits
- *   `cancelled`. A job that it had taken ahead may begin until then. What the handler returns or throws is ignored
+ * - `cancelled`: a worker had the job. The job is deleted and does not run again. The handler's `signal` aborts with a JobCancelledError: at
+ *   once if its worker has `cancelBy: "push"`, else at the worker's next heartbeat: after 0.3 of its `leaseMs`, within 0.6 of it if the job has
+ *   just been taken. The worker then emits `cancelled`. A job that it had taken ahead may begin until then. What the handler returns or
+ *   throws is ignored
  * - `dead`, `none`, `lost`: nothing was done, as `removeJob()`. `none` is also the answer to a call that is made again
  *
  * If the job was called, the call rejects with a JobCancelledError at once. An id of your own, a `unique` key and a slot of the queue's

@@ -297,7 +297,7 @@ export const cancel = defineScript({
     "named",
     "...replies",
   ],
-  args: ["id", "header", "cursor", "channel", "caller"],
+  args: ["id", "header", "cursor", "channel", "caller", "pushes"],
   idempotent: true,
   reply: (raw) => {
     const [outcome, cursor] = (raw as unknown[]).map(String);

@@ -1,5 +1,5 @@
 -- cancel.lua - ends a job, wherever it is.
--- If a worker has the job, its lease is revoked: the worker learns that with its next heartbeat, and can no longer end the job.
+-- If a worker has the job, its lease is revoked: the worker can no longer end the job. It learns that with its next heartbeat, or by a push.
 --
 -- KEYS[1]  jobs         hash    id to header and payload
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
@@ -20,6 +20,7 @@
 -- ARGV[3]  cursor       string  `0`, then that of the last reply: the leases are searched page by page
 -- ARGV[4]  channel      string  of the caller's inbox, empty if the job was not called
 -- ARGV[5]  caller       string  its name there
+-- ARGV[6]  pushes       string  the channel on which workers learn of cancelled jobs
 --
 -- Reply     {outcome, cursor}  `removed` it was ready or delayed; `cancelled` it was active; `none` there is no such job; `dead` it is a
 --           dead letter; `elsewhere` it was not found, or has another header. A cursor that is not 0: it may be on the next page. Only
@@ -43,6 +44,7 @@ local header = ARGV[2]
 local cursor = ARGV[3]
 local channel = ARGV[4]
 local caller = ARGV[5]
+local pushes = ARGV[6]
 
 -- Libraries
 
@@ -91,4 +93,5 @@ tell(member and 'cancelled' or 'removed', id, nameOf(blob))
 recordEvents(events)
 -- Publishing is only a hint, so an error is ignored: the user may lack the permission.
 if channel ~= '' then redis.pcall('PUBLISH', channel, caller .. '\t' .. id) end
+if member then redis.pcall('PUBLISH', pushes, member) end
 return { member and 'cancelled' or 'removed', '0' }

@@ -93,6 +93,12 @@ export class JobLeases implements ScheduledLease {
     this.#expiry.remove(this);
   }
 
+  /** The job of this lease may have been cancelled: the reply to a heartbeat says so. */
+  look(member: string): void {
+    const job = this.#held.find((one) => one.member === member);
+    if (job) void this.#renew([job]);
+  }
+
   /** The server replied that these have ended. */
   loseAll(members: ReadonlySet<string>): void {
     for (const job of [...this.#held]) if (members.has(job.member)) this.#lose(job);

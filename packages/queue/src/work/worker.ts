@@ -12,6 +12,7 @@ import { partsOf } from "../add/ids.js";
 import { QueueCommands } from "../commands.js";
 import { type QueueSettings, type WorkOptions, workRules, type WorkSettings, workSettings } from "../options.js";
 import { heartbeat, type Reclaimed } from "../scripts/index.js";
+import { followCancels } from "./cancels.js";
 import { Condition } from "./condition.js";
 import type { WorkerEvents } from "./events.js";
 import { type FateHost, Fates } from "./fate.js";
@@ -120,6 +121,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#prefetched = new Prefetched(this.#settings, this.#fetcher, this.#runner, this.#pace, turn);
     const stopListening = this.#commands.context.executor.onDrop(() => this.#closeIfEnded());
     this.#life.onClosed(stopListening, onClosed);
+    if (this.#settings.cancelBy === "push")
+      this.#life.onClosed(followCancels(redis, this.#commands, this.#fetcher.leases));
     void this.#open(redis, thread);
   }
 
