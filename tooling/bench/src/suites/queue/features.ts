@@ -79,20 +79,22 @@ export const history = costOf("history", "the last 1,000 jobs are kept", { keeps
 export const progress = costOf("progress", "each handler reports it once", { reportsProgress: true });
 
 const beforeCancel = "from the call of cancelJob() until the signal of the handler aborts";
+const cancelOf = (how: string, about: string, setup: QueueSetup, mostMs: number): Case =>
+  caseOf(
+    [
+      [`${how} latency p50`, "ms", `${beforeCancel}; ${about}`],
+      [`${how} latency p99`, "ms", `${beforeCancel}; ${about}`, atMost(mostMs)],
+    ],
+    { ids, rounds: 3, isFinal: true, setup },
+    async (team, _lab, scale) => {
+      const jobs = Math.ceil(200 * scale);
+      const late = await team.ask<readonly number[]>("cancel", { jobs, withinMs: 6_000 } satisfies CancelTask);
+      return { values: [percentile(late, 0.5), percentile(late, 0.99)] };
+    },
+  );
 const byHeartbeat = "told by the next heartbeat, so up to 0.3 of the lease, 3 s by default";
-
-export const cancel = caseOf(
-  [
-    ["cancel latency p50", "ms", `${beforeCancel}; ${byHeartbeat}`],
-    ["cancel latency p99", "ms", `${beforeCancel}; ${byHeartbeat}`, atMost(3_500)],
-  ],
-  { ids, rounds: 3, isFinal: true },
-  async (team, _lab, scale) => {
-    const jobs = Math.ceil(200 * scale);
-    const late = await team.ask<readonly number[]>("cancel", { jobs, withinMs: 6_000 } satisfies CancelTask);
-    return { values: [percentile(late, 0.5), percentile(late, 0.99)] };
-  },
-);
+export const cancel = cancelOf("cancel", byHeartbeat, {}, 3_500);
+export const cancelByPush = cancelOf("cancel by push", "cancelBy: push", { cancelBy: "push" }, 50);
 
 const stored = 10_000;
 const idleAbout = "none is due; one process runs them; over 30 s, commands inside scripts too";

@@ -20,6 +20,7 @@ export interface Data {
 export interface QueueSetup {
   readonly strict?: boolean;
   readonly ack?: "batched" | "each";
+  readonly cancelBy?: "push";
   /** Whether ended jobs are kept. */
   readonly keepsHistory?: boolean;
   /** Whether each handler reports progress once. */

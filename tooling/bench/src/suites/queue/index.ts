@@ -16,7 +16,7 @@ import {
   type Row,
   withDelays,
 } from "./cases.js";
-import { cancel, drain, history, limited, named, progress, schedules } from "./features.js";
+import { cancel, cancelByPush, drain, history, limited, named, progress, schedules } from "./features.js";
 import { implementations, loadOf, type QueueSetup } from "./implementations.js";
 import type { ProcessTask, QueueTask, Rate, SpreadTask, TrickleTask } from "./jobs.js";
 
@@ -358,6 +358,7 @@ export const suite: Suite = {
     history,
     progress,
     cancel,
+    cancelByPush,
     schedules,
     drain,
     recovery,
