@@ -4,7 +4,8 @@ import { fileURLToPath } from "node:url";
 import { plot } from "./plot.js";
 import type { Report } from "./report.js";
 
-const root = fileURLToPath(new URL("../../../", import.meta.url));
+/** Of the repository. */
+export const root: string = fileURLToPath(new URL("../../../", import.meta.url));
 
 /** A file name for a case: letters and digits, and hyphens between them. */
 export const slug = (name: string): string =>

@@ -77,13 +77,21 @@ const run = async (options: Options, suite: Suite, say: Plan["say"]): Promise<Re
   };
 };
 
+// Progress goes to stderr; stdout is for the result.
+const say = (text: string): void => void (process.stderr.isTTY && process.stderr.write(`\r\x1b[2K${text}`));
+
 const main = async (args: readonly string[]): Promise<void> => {
+  const [first, ...rest] = args;
+  if (first === "costs" && !rest.includes("--help")) {
+    // All packages of ours, which a suite loads in processes of their own.
+    const { costs } = await import("./costs/program.js");
+    process.exitCode = await costs(rest, say);
+    return;
+  }
   const options = parseOptions(args, suiteNames());
   if (!options) return void process.stdout.write(usage);
   const whole = await loadSuite(options.package);
   const suite = options.before === undefined ? whole : againstBefore(whole, options.before);
-  // Progress goes to stderr; stdout is for the result.
-  const say = (text: string): void => void (process.stderr.isTTY && process.stderr.write(`\r\x1b[2K${text}`));
   const report = await run(options, suite, say);
   say("");
   if (options.save) process.stderr.write(`Kept in ${keep(report)}\n`);

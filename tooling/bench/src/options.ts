@@ -31,6 +31,13 @@ export const usage: string = `npm run bench -- <package> [options]
   --profile PATTERN  write a CPU profile of ours in these cases to .cache/bench, and print what is hottest
   --scale F          measure only F of the usual time, to see that all runs; the figures then say nothing
   --help             this text
+
+npm run bench -- costs       what one operation of ours sends, moves and stores; idle objects, too
+
+  --save             keep the costs in apps/docs/bench/costs.json, and remake the tables of apps/docs/at-scale.md
+  --page             remake these tables from the kept costs
+  --check            compare these tables with the kept costs
+  --load "NAME=N"    the load of N operations a second, by the kept costs; several make a mix
 `;
 
 const number = (name: string, text: string, isRight: (value: number) => boolean, wanted: string): number => {

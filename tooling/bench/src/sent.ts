@@ -5,12 +5,14 @@ import { Redis } from "ioredis";
 const byName = new Map<string, number>();
 let total = 0;
 let instants: number[] | undefined;
+const listeners = new Set<() => void>();
 
 const send = Redis.prototype.sendCommand;
 Redis.prototype.sendCommand = function (this: Redis, ...args: Parameters<typeof send>) {
   const name = args[0].name.toLowerCase();
   total++;
   instants?.push(now());
+  for (const listener of listeners) listener();
   byName.set(name, (byName.get(name) ?? 0) + 1);
   return send.apply(this, args);
 };
@@ -23,3 +25,9 @@ export const sentOf = (command: string): number => byName.get(command) ?? 0;
 
 /** From the first call on: when each command was sent. */
 export const sentAt = (): readonly number[] => (instants ??= []);
+
+/** Calls `listener` in the asynchronous context of each command, until the returned function is called. */
+export const onSent = (listener: () => void): (() => void) => {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+};

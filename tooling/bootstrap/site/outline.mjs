@@ -92,6 +92,7 @@ export function sidebarOf(pages) {
     ]),
     group("Production", [
       "production",
+      "at-scale",
       "where-it-runs",
       "versions",
       "security",
