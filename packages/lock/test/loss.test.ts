@@ -38,6 +38,22 @@ const behindProxy = async (): Promise<{ proxy: Proxy; client: Redis }> => {
 
 describeLeaseLoss(leasing);
 
+describe("a release without a reply", () => {
+  it("that is repeated after the end of the lease does not pass for one in time", async () => {
+    const client = fixture.connect() as Redis;
+    const lock = fixture.on(client, { leaseMs: 1_000, renew: false, deadlineMs: 100 });
+    lock.on("error", () => undefined);
+    const lease = await eventually(() => lock.acquire(name));
+    // Every call after that gets lost on the way.
+    const { call } = client;
+    client.call = (() => new Promise(() => undefined)) as typeof call;
+    expect(await rejection(lease.release())).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+    await eventually(async () => expect(await msLeft()).toBe(-2));
+    client.call = call;
+    await eventually(async () => expect(await lease.release()).toBe("not-held"));
+  });
+});
+
 describe("a server that falls silent", () => {
   it("costs the lease in time also behind a link that is half open, and lock and client recover", async () => {
     const { proxy, client } = await behindProxy();
