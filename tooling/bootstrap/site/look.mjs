@@ -29,10 +29,10 @@ export async function look(folder, paths, env) {
   const executablePath = findBrowser(env);
   if (executablePath === undefined) throw new SetupError(browserAdvice);
   // The tests of the shop have the browser's driver and axe.
-  const require = createRequire(join(root, "apps/marketplace/package.json"));
+  const ofShop = createRequire(join(root, "apps/marketplace/package.json"));
   const host = await serve(folder);
   // The pages are ours; a container's root has no sandbox.
-  const browser = await require("playwright-core").chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  const browser = await ofShop("playwright-core").chromium.launch({ executablePath, args: ["--no-sandbox"] });
   try {
     const problems = new Set();
     for (const width of widths) {
@@ -43,7 +43,7 @@ export async function look(folder, paths, env) {
       page.on("response", (/** @type {any} */ response) => {
         if (response.status() >= 400) found(`${response.url()}: ${response.status()}`);
       });
-      await page.addInitScript(require("axe-core").source);
+      await page.addInitScript(ofShop("axe-core").source);
       for (const path of paths) {
         await page.goto(path, { waitUntil: "networkidle" });
         const wide = await page.evaluate("document.documentElement.scrollWidth");

@@ -39,7 +39,7 @@ export function weightOf(folder, page, base = "/") {
 }
 
 /** @param {Weight} weight */
-export const kibOf = (weight) => Object.values(weight).reduce((total, bytes) => total + bytes, 0) / 1024;
+const kibOf = (weight) => Object.values(weight).reduce((total, bytes) => total + bytes, 0) / 1024;
 
 /**
  * The weights of the front page and of the heaviest other one in words, and whether the front page is over its bound.
