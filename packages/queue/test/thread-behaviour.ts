@@ -1,8 +1,15 @@
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import { QueueCommands } from "../src/commands.js";
 import { createQueue, type WorkOptions } from "../src/index.js";
 import { cancelJob } from "../src/manage/index.js";
+import { queueSettings } from "../src/options.js";
+import { heartbeat } from "../src/scripts/index.js";
+import { mirrorTo } from "../src/thread/index.js";
+import { JobLeases, type LeaseMirror } from "../src/work/leases.js";
+import { jobsOf, type TakenJob } from "../src/work/taken.js";
+import { type ThreadOptions, threadOptions } from "../src/work/thread-options.js";
 import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
 
 /** Long enough that a busy machine does not keep the thread silent for a lease. */
@@ -133,6 +140,58 @@ export const threadBehaviour = (mode: RedisMode): void => {
       await eventually(async () => expect(await peer.ask("events")).toEqual([["lost", id]]), { timeoutMs: 15_000 });
       expect(await fixture.counts()).toMatchObject({ jobs: 0, leases: 0 });
       expect(runs.jobs).toMatchObject([{ crashes: 1 }]);
+    });
+
+    it("prolongs the leases that it renewed, and none of a reply that came in while the loop was blocked", async () => {
+      const leaseMs = 2_000;
+      const client = redis.connect({ connectionName: "mirrored" });
+      const settings = queueSettings({ prefix: redis.prefix, deadlineMs: 10_000 });
+      const events = { error: () => undefined, evictable: () => undefined };
+      const commands = new QueueCommands(client, "mirrored", settings, events, "The queue");
+      const leases = new JobLeases(commands, leaseMs, () => undefined);
+      redis.defer(() => (leases.close(), commands.life.close({}, () => Promise.resolve())));
+      // As a worker has them, but that the thread gets no members while a reply is not read.
+      let isRead = true;
+      const { keys, outage } = commands;
+      const thread = threadOptions(client, "thread") as ThreadOptions;
+      const mirrored = {
+        get members() {
+          return leases.members;
+        },
+        renewed: (...renewed: Parameters<JobLeases["renewed"]>) => leases.renewed(...renewed),
+        mirrorTo: (mirror: LeaseMirror | undefined) =>
+          leases.mirrorTo(mirror && { ...mirror, held: (members) => void (isRead && mirror.held(members)) }),
+      } as JobLeases;
+      mirrorTo(mirrored, {
+        redis: client,
+        thread,
+        keys,
+        leaseMs,
+        maxBlockedMs: 60_000,
+        source: heartbeat.source,
+        outage,
+      });
+      await eventually(async () => {
+        const list = String(await redis.server.call("CLIENT", "LIST"));
+        expect(list.match(/ name=mirrored /g)).toHaveLength(2);
+      });
+      const take = { takeId: "workerX00001", takenAt: 0, leaseUntil: 0, receivedAt: 0, isLimited: false, commands };
+      const blobs = [Buffer.from("k1 job\n1"), Buffer.from("k1 job\n2")];
+      const [known, unread] = jobsOf({ blobs, entries: ["known", "unread"], records: [] }, take, 0) as [
+        TakenJob,
+        TakenJob,
+      ];
+      await fixture.db.zadd(keys.leases, 9e15, known.member);
+
+      // From here on the loop does not turn.
+      leases.hold([known]);
+      isRead = false;
+      leases.hold([unread]);
+      const cell = new Int32Array(new SharedArrayBuffer(4));
+      for (let looks = 0; looks < 1_000 && leases.isOver(known); looks++) Atomics.wait(cell, 0, 0, 50);
+      expect([known, unread].map((job) => leases.isOver(job))).toEqual([false, true]);
+      expect(await fixture.db.zrange(keys.leases, "0", "-1")).toEqual([known.member]);
+      await fixture.db.del(keys.leases);
     });
 
     it("that ends by itself is reported once; the main loop goes on renewing", async () => {
