@@ -614,6 +614,18 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(events).toHaveLength(10);
       });
 
+      it("counts a snooze for no time that can be as a failed attempt", async () => {
+        const queue = make();
+        const wrong = [NaN, -1, Infinity, "5", undefined, 1e15];
+        work(queue, ({ data }) => {
+          throw Object.assign(new SnoozeError(5), { retryAfterMs: wrong[Number(data)] });
+        });
+        for (const index of wrong.keys()) await queue.add("job", index);
+        await eventually(async () =>
+          expect(await fixture().counts()).toMatchObject({ dead: wrong.length, delayed: 0 }),
+        );
+      });
+
       it("keeps the snoozes of a job whose lease ends, or whose last crash is near", async () => {
         const [queue, held] = [make(), latch()];
         redis.defer(held.open);

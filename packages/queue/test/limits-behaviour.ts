@@ -277,6 +277,13 @@ export const limitsBehaviour = (mode: RedisMode): void => {
         expect(await fixture.db.exists(fixture.keysOf().limits)).toBe(0);
       });
 
+      it("ends on a queue without limits, and leaves nothing there", async () => {
+        await resumeQueue(redis.client, address());
+        await setLimits(redis.client, address(), { concurrency: null, rate: null, names: { job: null } });
+        const { limits, wake } = fixture.keysOf();
+        expect(await fixture.db.exists(limits, wake)).toBe(0);
+      });
+
       it("can come before the first add, and its end wakes all workers", async () => {
         await pauseQueue(redis.client, address());
         const [queue, held] = [make(), latch()];

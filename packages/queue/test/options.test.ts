@@ -1,3 +1,4 @@
+import type { RedisLike } from "@kit/core";
 import { useRedis } from "@kit/testing";
 import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
@@ -105,6 +106,11 @@ describe("a call from outside", () => {
     expect(await refusal(() => call({ ...right, prefx: "a" } as QueueAddress, "id"))).toBeInstanceOf(TypeError);
     expect(await refusal(() => call({ queue: "" }, "id"))).toBeInstanceOf(RangeError);
     expect(await refusal(() => call({ queue: "\ud800" }, "id"))).toMatchObject({ code: "KIT_NAME" });
+  });
+
+  it("names a wrong client of metrics, before the first scrape", () => {
+    for (const wrong of [undefined, null, 7, {}] as unknown as RedisLike[])
+      expect(() => queueMetrics(wrong, right)).toThrow(/^Expected `redis`/);
   });
 
   it.each(Object.entries(ofJob))("of %s names a wrong id", async (_, call) => {

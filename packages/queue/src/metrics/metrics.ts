@@ -1,5 +1,6 @@
 import type { RedisLike } from "@kit/core";
 import {
+  attach,
   custom,
   integer,
   type MetricSample,
@@ -68,6 +69,8 @@ export class QueueMetrics implements MetricSource {
     this.#redis = redis;
     const { queue, prefix } = checkedAddress(address);
     this.#address = { queue, prefix };
+    // Checks the client now, not at the first scrape.
+    attach(redis, { prefix }).detach();
     this.#countNames = countNames;
     this.#runs = new Runs(workers);
   }

@@ -77,8 +77,8 @@ if concurrency ~= '' and concurrency ~= '0' then redis.call('HSET', limits, 'con
 if rate ~= '' and rate ~= '0' and redis.call('HGET', limits, 'rate') ~= rate then
   redis.call('HSET', limits, 'rate', rate, 'fullAt', '0')
 end
--- The workers look what they may do now.
-wakeWorker(wake)
+-- The workers look what they may do now. Where there was no limit and is none, nothing has changed.
+if redis.call('EXISTS', limits) == 1 then wakeWorker(wake) end
 local ended = {}
 if paused == '0' then ended[1] = 'paused' end
 if text == '' then ended[#ended + 1] = 'names' end

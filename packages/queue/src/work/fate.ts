@@ -1,5 +1,5 @@
 import { KitClosedError, KitError } from "@kit/core";
-import { checkedWait, type ResolvedBackoff, waitAfter } from "../add/backoff.js";
+import { checkedWait, longestWaitMs, msOption, type ResolvedBackoff, waitAfter } from "../add/backoff.js";
 import { failedOutcome, outcomeOf } from "../call/outcomes.js";
 import {
   JobBackoffError,
@@ -189,7 +189,10 @@ const wishOf = (job: TakenJob, error: unknown): Wish => {
     return {
       isHandedOver,
       code,
-      snoozeMs: isSnooze ? (error as SnoozeError | RateLimitError).retryAfterMs : undefined,
+      // Its class checks it, too, but it may be another copy's, or changed since.
+      snoozeMs: isSnooze
+        ? msOption("retryAfterMs", (error as SnoozeError | RateLimitError).retryAfterMs, 0, longestWaitMs)
+        : undefined,
     };
   } catch {
     return {};
