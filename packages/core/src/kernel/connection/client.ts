@@ -44,17 +44,19 @@ export interface NodeClient extends RedisLike {
   /** The state of the connection; until that is ready, the state of the one before. */
   readonly condition?: Condition | null;
   readonly prevCondition?: Condition | null;
-  readonly stream?: {
-    destroy(): void;
-    unref?(): unknown;
-    cork?(): void;
-    uncork?(): void;
-    readonly destroyed?: boolean;
-    readonly writable?: boolean;
-    readonly bytesRead?: number;
-    readonly remoteAddress?: string | undefined;
-    readonly remotePort?: number | undefined;
-  };
+  readonly stream?:
+    | {
+        destroy(): void;
+        unref?(): unknown;
+        cork?(): void;
+        uncork?(): void;
+        readonly destroyed?: boolean;
+        readonly writable?: boolean;
+        readonly bytesRead?: number;
+        readonly remoteAddress?: string | undefined;
+        readonly remotePort?: number | undefined;
+      }
+    | undefined;
   /** Whether QUIT was sent. The server resets the connection at any later command, and the reply to QUIT is lost then, too. */
   readonly manuallyClosing?: boolean;
   subscribe(channel: string): Promise<unknown>;

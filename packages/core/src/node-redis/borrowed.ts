@@ -1,0 +1,107 @@
+import { Deadline, inTime } from "../toolkit/index.js";
+import { SingleClient } from "./client.js";
+import { type Overrides, serverOf } from "./options.js";
+import { OwnClient } from "./own.js";
+import type { NodeRedisClient } from "./types.js";
+
+/** How long the server may take to say in which database the client works. */
+const databaseMs = 500;
+
+type Listener = (...args: unknown[]) => void;
+type Select = (db: number) => Promise<unknown>;
+
+/**
+ * The caller's client. While there is a listener here, it carries one set of ours, and its `select()` is watched: node-redis does not show
+ * the database that it changes to.
+ */
+export class BorrowedClient extends SingleClient {
+  readonly options: SingleClient["options"];
+  /** The client whose options connections of ours have. */
+  readonly template: NodeRedisClient;
+  protected readonly client: NodeRedisClient;
+  #stopListening: (() => void) | undefined;
+  #checking: Promise<void> | undefined;
+
+  constructor(client: NodeRedisClient) {
+    super();
+    this.client = client;
+    this.template = client;
+    this.options = { ...serverOf(client), db: client.options?.database ?? 0 };
+  }
+
+  override on(event: string, listener: (...args: unknown[]) => void): this {
+    this.#stopListening ??= this.#listen();
+    return super.on(event, listener);
+  }
+
+  override off(event: string, listener: (...args: unknown[]) => void): this {
+    super.off(event, listener);
+    if (this.eventNames().length === 0) {
+      this.#stopListening?.();
+      this.#stopListening = undefined;
+    }
+    return this;
+  }
+
+  async connect(): Promise<void> {
+    await this.client.connect();
+  }
+
+  disconnect(): void {
+    if (this.client.isOpen) this.client.destroy();
+  }
+
+  override duplicate(overrides: Overrides = {}): OwnClient {
+    return new OwnClient(this, overrides);
+  }
+
+  /** Finds out in which database the client works, which its owner may have selected before. */
+  checkDatabase(): Promise<void> {
+    if (this.status !== "ready" || !this.#stopListening) return Promise.resolve();
+    this.#checking ??= inTime(this.call("CLIENT", "INFO"), { deadline: Deadline.in(databaseMs) }).then(
+      (info) => {
+        const [, db] = / db=(\d+)/.exec(String(info)) ?? [];
+        if (db === undefined) this.#checking = undefined;
+        else this.#moved(Number(db));
+      },
+      () => (this.#checking = undefined),
+    );
+    return this.#checking;
+  }
+
+  /** The caller's connection is never ended by core. */
+  protected destroy(): void {}
+
+  #moved(db: number): void {
+    if (db === this.options.db) return;
+    this.options.db = db;
+    this.emit("select", db);
+  }
+
+  #listen(): () => void {
+    const { client } = this;
+    this.begin();
+    const stopWatching = watchSelect(client, (db) => this.#moved(db));
+    for (const [event, listener] of Object.entries(this.handlers)) client.on(event, listener as Listener);
+    return () => {
+      this.#checking = undefined;
+      stopWatching();
+      for (const [event, listener] of Object.entries(this.handlers)) client.off(event, listener as Listener);
+    };
+  }
+}
+
+/** Calls `moved` after each `select()` of a client. Returns a function that ends this. */
+const watchSelect = (client: NodeRedisClient, moved: (db: number) => void): (() => void) => {
+  const target = client as unknown as Record<string, Select>;
+  const restore = ["select", "SELECT"].map((name) => {
+    const own = Object.getOwnPropertyDescriptor(target, name);
+    const original = target[name]!;
+    target[name] = async (db) => {
+      await original.call(client, db);
+      moved(db);
+    };
+    return () => (own ? Object.defineProperty(target, name, own) : delete target[name]);
+  });
+  return () => restore.forEach((each) => each());
+};

@@ -1,0 +1,178 @@
+import { EventEmitter } from "node:events";
+import type { RedisArgument } from "../index.js";
+import type { NodeClient } from "../toolkit/index.js";
+import { decoded, mappings, replyError } from "./replies.js";
+import type { NodeRedisClient } from "./types.js";
+import { Unwritten } from "./unwritten.js";
+
+/** The error of a command that never left. */
+export const notSent = (why: string): Error => {
+  const error = new Error(why);
+  error.name = "NotSentError";
+  return error;
+};
+
+/** node-redis' words for a command that it did not take, or that `Unwritten` took back. */
+const refusedByClient = /^The (client is (closed|offline)|command was aborted|queue is full)$/;
+
+/** What RESP2 permits on a connection that is subscribed. */
+const permittedWhileSubscribed = /^(ping|quit|reset)$/i;
+
+type Stream = NonNullable<NodeClient["stream"]>;
+
+/**
+ * A client of node-redis for one server, as core uses it.
+ *
+ * node-redis keeps commands that it cannot send for its next connection. Here a command is handed to it only while it is ready, and one
+ * that is not written when the connection is lost is taken back: no command runs on a later connection.
+ */
+export abstract class SingleClient extends EventEmitter implements NodeClient {
+  abstract readonly options: NodeClient["options"] & { db: number };
+  protected abstract readonly client: NodeRedisClient | undefined;
+  readonly #unwritten = new Unwritten();
+  #stream: Stream | undefined;
+  #streamEpoch = -1;
+  #isUp = false;
+  protected hasEnded = false;
+  #isLeaving = false;
+  #inFlight = 0;
+  /** Replies and messages so far: node-redis does not show its socket. */
+  #received = 0;
+  #lastError: unknown;
+
+  abstract connect(): Promise<void>;
+  abstract disconnect(): void;
+  abstract duplicate(...overrides: never[]): NodeClient;
+  /** Ends a silent connection. */
+  protected abstract destroy(): void;
+
+  get status(): string {
+    const { client } = this;
+    if (!client?.isOpen) return this.hasEnded || (client && client.socketEpoch > 0) ? "end" : "wait";
+    return client.isReady && !this.#isLeaving ? "ready" : "connecting";
+  }
+
+  /** There is no live condition to ask for while it is not ready. */
+  get condition(): { select: number } | null {
+    return this.status === "ready" ? { select: this.options.db } : null;
+  }
+
+  /** Another object for each connection, since core keeps facts about a server by it. */
+  get stream(): Stream | undefined {
+    const { client } = this;
+    if (!client?.isOpen) return undefined;
+    if (!this.#stream || this.#streamEpoch !== client.socketEpoch) {
+      this.#streamEpoch = client.socketEpoch;
+      const received = (): number => this.#received;
+      this.#stream = {
+        destroy: () => this.destroy(),
+        unref: () => client.unref(),
+        get bytesRead() {
+          return received();
+        },
+      };
+    }
+    return this.#stream;
+  }
+
+  call(command: string, ...args: RedisArgument[]): Promise<unknown> {
+    return this.#send(command, args, mappings.texts);
+  }
+
+  /** `call`, with the texts of the reply as bytes. */
+  callForBytes(command: string, ...args: RedisArgument[]): Promise<unknown> {
+    return this.#send(command, args, mappings.bytes);
+  }
+
+  async subscribe(channel: string): Promise<unknown> {
+    const { client } = this;
+    if (!client || this.status !== "ready") throw notSent("The client is not ready");
+    try {
+      return await client.subscribe(channel, (message, name) => {
+        this.#received++;
+        this.emit("message", name, message);
+      });
+    } catch (error) {
+      throw this.#failure(error, client);
+    }
+  }
+
+  async unsubscribe(channel: string): Promise<unknown> {
+    return await this.client?.unsubscribe(channel);
+  }
+
+  async #send(command: string, args: readonly RedisArgument[], typeMapping: object): Promise<unknown> {
+    const { client } = this;
+    if (!client || this.status !== "ready") throw notSent("The client is not ready");
+    if (client.isPubSubActive && client.options?.RESP !== 3 && !permittedWhileSubscribed.test(command))
+      throw notSent("The client is in subscriber mode");
+    const texts = [command, ...args.map((arg) => (Buffer.isBuffer(arg) ? arg : String(arg)))] as string[];
+    const options = { typeMapping, abortSignal: this.#unwritten, timeout: undefined, asap: false } as never;
+    this.#inFlight++;
+    try {
+      const reply = await client.sendCommand(texts, options);
+      this.#received++;
+      return decoded(reply);
+    } catch (error) {
+      throw this.#failure(error, client);
+    } finally {
+      if (--this.#inFlight === 0 && this.#isLeaving) this.disconnect();
+    }
+  }
+
+  /**
+   * The error of a command as core knows it. What rejects while the connection stands is the server's reply: node-redis rejects with the
+   * error of the connection when that is lost.
+   */
+  #failure(error: unknown, client: NodeRedisClient): unknown {
+    if (!(error instanceof Error) || error instanceof TypeError) return error;
+    if (refusedByClient.test(error.message)) return notSent(error.message);
+    if (client !== this.client || !client.isReady || error === this.#lastError) return error;
+    this.#received++;
+    const reply = replyError(error);
+    if (this.options.reconnectOnError?.(reply)) this.#isLeaving = true;
+    return reply;
+  }
+
+  /** Our listeners on a client of node-redis. */
+  protected readonly handlers = {
+    error: (error: unknown): void => {
+      this.#lastError = error;
+      if (this.listenerCount("error") > 0) this.emit("error", error);
+      this.update();
+    },
+    connect: (): void => {
+      this.hasEnded = false;
+      this.emit("connecting");
+      this.emit("connect");
+    },
+    ready: (): void => {
+      this.#isUp = true;
+      this.#isLeaving = false;
+      this.emit("ready");
+    },
+    reconnecting: (): void => this.update(),
+    end: (): void => this.update(),
+  };
+
+  /** Reports that the connection is lost, or that the client has ended. */
+  protected update(): void {
+    const { client } = this;
+    const isOpen = client?.isOpen === true;
+    if (this.#isUp && !(isOpen && client.isReady)) {
+      this.#isUp = false;
+      this.#unwritten.takeBack();
+      this.emit("close");
+    }
+    if (isOpen || this.hasEnded) return;
+    this.hasEnded = true;
+    this.#isLeaving = false;
+    this.emit("end");
+  }
+
+  /** Of a client that is connected already. */
+  protected begin(): void {
+    this.#isUp = this.client?.isReady === true;
+    this.hasEnded = this.status === "end";
+  }
+}

@@ -1,0 +1,48 @@
+import type { NodeClient } from "../toolkit/index.js";
+import type { NodeRedisClient } from "./types.js";
+
+/** What core changes for a connection of its own, by the names that ioredis has for it. */
+export interface Overrides {
+  readonly connectionName?: string;
+  readonly connectTimeout?: number;
+  readonly db?: number;
+  readonly host?: string;
+  readonly port?: number;
+}
+
+/** Where a client leads, and what core may change on a client of ours. */
+export type ConnectionOptions = {
+  -readonly [Name in "host" | "port" | "path"]?: string | number;
+} & NodeClient["options"] & {
+    db: number;
+  };
+
+/** The options of a connection of ours: the caller's, without all that would send a command later or twice. */
+export const duplicateOptions = (
+  { options = {} }: NodeRedisClient,
+  { connectionName, connectTimeout, host, port }: Overrides,
+  database: number,
+  signal: AbortSignal,
+): object => {
+  const { path, ...socket } = (options.socket ?? {}) as { path?: string };
+  const server = host === undefined ? (path === undefined ? {} : { path }) : { host, port };
+  return {
+    // Its parts are in the other options, and would be read from it again.
+    url: undefined,
+    ...(connectionName === undefined ? {} : { name: connectionName }),
+    database,
+    disableOfflineQueue: true,
+    readonly: false,
+    clientSideCache: undefined,
+    emitInvalidate: false,
+    maintNotifications: "disabled",
+    // The signal ends a connection also while it is being made.
+    socket: { ...socket, ...server, connectTimeout, reconnectStrategy: false, signal },
+  };
+};
+
+/** The server of a client by its options. */
+export const serverOf = ({ options }: NodeRedisClient): { host?: string; port?: number; path?: string } => {
+  const { host, port, path } = (options?.socket ?? {}) as { host?: string; port?: number; path?: string };
+  return path === undefined ? { ...(host && { host }), ...(port && { port }) } : { path };
+};

@@ -1,0 +1,74 @@
+import { SingleClient } from "./client.js";
+import type { BorrowedClient } from "./borrowed.js";
+import { duplicateOptions, type Overrides, serverOf } from "./options.js";
+import type { NodeRedisClient } from "./types.js";
+
+/**
+ * A connection of ours. Each time that it connects it is a new client of node-redis, which never reconnects by itself: core does that.
+ */
+export class OwnClient extends SingleClient {
+  readonly options: SingleClient["options"];
+  protected client: NodeRedisClient | undefined;
+  readonly #owner: BorrowedClient;
+  readonly #overrides: Overrides;
+  #ending = new AbortController();
+  #isConnecting = false;
+
+  constructor(owner: BorrowedClient, overrides: Overrides) {
+    super();
+    this.#owner = owner;
+    this.#overrides = overrides;
+    const { host, port, db = owner.options.db } = overrides;
+    this.options = { ...(host === undefined ? serverOf(owner.template) : { host, port: port ?? 6379 }), db };
+  }
+
+  override get status(): string {
+    return this.#isConnecting && !this.client?.isOpen ? "connecting" : super.status;
+  }
+
+  async connect(): Promise<void> {
+    if (this.#isConnecting || this.client?.isOpen) return;
+    const ending = (this.#ending = new AbortController());
+    this.#isConnecting = true;
+    this.hasEnded = false;
+    this.emit("connecting");
+    try {
+      const known = this.#owner.options.db;
+      await this.#owner.checkDatabase();
+      ending.signal.throwIfAborted();
+      if (this.options.db === known) this.options.db = this.#owner.options.db;
+      const { template } = this.#owner;
+      const options = duplicateOptions(template, this.#overrides, this.options.db, ending.signal);
+      const client = template.duplicate(options as never) as NodeRedisClient;
+      this.client = client;
+      for (const [event, listener] of Object.entries(this.handlers))
+        client.on(event, (...args: unknown[]) => {
+          // A client that was left may still report.
+          if (this.client === client) (listener as (...args: unknown[]) => void)(...args);
+        });
+      await client.connect();
+    } finally {
+      this.#isConnecting = false;
+      this.update();
+    }
+  }
+
+  disconnect(): void {
+    const { client } = this;
+    this.#isConnecting = false;
+    try {
+      if (client?.isOpen) client.destroy();
+    } finally {
+      this.#ending.abort();
+      this.update();
+    }
+  }
+
+  override duplicate(overrides: Overrides = {}): OwnClient {
+    return new OwnClient(this.#owner, { ...this.#overrides, db: this.options.db, ...overrides });
+  }
+
+  protected destroy(): void {
+    this.disconnect();
+  }
+}

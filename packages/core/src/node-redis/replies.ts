@@ -1,0 +1,43 @@
+/** node-redis' numbers for the types of the protocol, and what each is decoded to. */
+type TypeMapping = Readonly<Record<number, unknown>>;
+
+/**
+ * Both versions of the protocol in the form of RESP2: maps are flat lists, doubles and big numbers are texts. Numbers, texts and
+ * lists are so by default, but a caller may have set another mapping on his client.
+ */
+const texts: TypeMapping = {
+  33: String,
+  36: String,
+  37: Array,
+  40: String,
+  42: Array,
+  43: String,
+  44: String,
+  45: String,
+  58: Number,
+  61: String,
+  126: Array,
+};
+
+/** The same, with texts as bytes. */
+const bytes: TypeMapping = { ...texts, 36: Buffer, 43: Buffer, 61: Buffer };
+
+export const mappings = { texts, bytes } as const;
+
+/** A reply that the server gave instead of a result, as core recognises it. */
+export const replyError = ({ message }: Error): Error => {
+  const error = new Error(message);
+  error.name = "ReplyError";
+  return error;
+};
+
+/** What no mapping covers: booleans of RESP3 as numbers, and errors within a list (of EXEC). Lists are changed in place. */
+export const decoded = (reply: unknown): unknown => {
+  if (typeof reply === "boolean") return Number(reply);
+  if (reply instanceof Error) return replyError(reply);
+  if (Array.isArray(reply))
+    reply.forEach((item: unknown, index) => {
+      if (typeof item === "boolean" || (typeof item === "object" && item !== null)) reply[index] = decoded(item);
+    });
+  return reply;
+};

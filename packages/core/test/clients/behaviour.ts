@@ -1,0 +1,134 @@
+import { eventually, type TestRedis } from "@kit/testing";
+import { expect, it } from "vitest";
+import { KitUnknownOutcomeError, optimistic } from "../../src/index.js";
+import { attach, type Call, Deadline, isReplyError, serverError } from "../../src/toolkit/index.js";
+import { connectionsNamed, proxied, rejection } from "../harness.js";
+import { addOnce, append, read } from "../scripts.js";
+import type { Client, ClientOptions, Driver } from "./drivers.js";
+
+const write = (what: string, deadlineMs = 5_000): Call => ({
+  what,
+  mutates: true,
+  idempotent: false,
+  deadline: Deadline.in(deadlineMs),
+});
+const look = (what: string): Call => ({ ...write(what), mutates: false, idempotent: true });
+
+/** What core needs of a client of one server. */
+export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
+  const open = (options: Partial<ClientOptions> = {}): Client => {
+    const client = driver.single({ port: redis.server.nodes[0]!.port, ...options });
+    redis.defer(() => client.end());
+    return client;
+  };
+  const attached = (client: Client, options = {}): ReturnType<typeof attach> => {
+    const context = attach(client.redis, options);
+    redis.defer(() => context.detach());
+    return context;
+  };
+
+  it("is connected by the first call", async () => {
+    const { redis: client } = open();
+    expect(client.status).toBe("wait");
+    expect(await append.run(client, { key: `${redis.prefix}:a` }, { value: "é\0😀" })).toBe(7);
+    expect(await read.run(client, { key: `${redis.prefix}:a` }, {})).toBe("é\0😀");
+    expect(client.status).toBe("ready");
+  });
+
+  it("replies in the form of RESP2", async () => {
+    const { executor } = attached(open());
+    const key = redis.prefix;
+    const run = (command: string, ...args: (string | number)[]): Promise<unknown> =>
+      executor.run(command, args, look(command));
+    await run("HSET", `${key}:h`, "a", 1, "b", 2);
+    await run("ZADD", `${key}:z`, 1.5, "m");
+    await run("SADD", `${key}:s`, "x");
+    for (const part of "hzs") await run("PEXPIRE", `${key}:${part}`, 60_000);
+    expect(await run("HGETALL", `${key}:h`)).toEqual(["a", "1", "b", "2"]);
+    expect(await run("ZSCORE", `${key}:z`, "m")).toBe("1.5");
+    expect(await run("SMEMBERS", `${key}:s`)).toEqual(["x"]);
+    expect(await run("GET", `${key}:none`)).toBeNull();
+    const nested = "return { 1, 'two', false, { 'three', { 4 } }, redis.status_reply('FIVE') }";
+    expect(await run("EVAL", nested, 0)).toEqual([1, "two", null, ["three", [4]], "FIVE"]);
+    expect(await run("EVAL", "redis.setresp(3) return { true, { double = 0.5 } }", 0)).toEqual([1, "0.5"]);
+    expect(await run("CONFIG", "GET", "maxmemory")).toEqual(["maxmemory", "0"]);
+  });
+
+  it("takes and gives bytes", async () => {
+    const { executor } = attached(open());
+    const bytes = Buffer.from([0, 0xff, 0xfe, 10, 13, 0x80]);
+    await executor.run("SET", [redis.prefix, bytes, "PX", 60_000], write("SET"));
+    const bytewise = { ...look("GET"), bytes: true };
+    expect(await executor.run("GET", [redis.prefix], bytewise)).toEqual(bytes);
+    expect(await executor.run("MGET", [redis.prefix, `${redis.prefix}:none`], bytewise)).toEqual([bytes, null]);
+    expect(await executor.run("PING", [], bytewise)).toEqual(Buffer.from("PONG"));
+  });
+
+  it("rejects with the server's words, also within a list", async () => {
+    const client = open();
+    const { executor } = attached(client);
+    await executor.run("SET", [redis.prefix, "x", "PX", 60_000], write("SET"));
+    const refused = await rejection(executor.run("LPUSH", [redis.prefix, "y"], write("LPUSH")));
+    expect(isReplyError(refused)).toBe(true);
+    expect(refused.message).toMatch(/^WRONGTYPE /);
+    const failed = optimistic(client.redis, [redis.prefix], (tx) =>
+      Promise.resolve(tx.queue("LPUSH", redis.prefix, "y")),
+    );
+    expect(await rejection(failed)).toMatchObject({ code: "KIT_SERVER" });
+    expect(serverError(refused, "it").code).toBe("KIT_SERVER");
+  });
+
+  it("never counts twice in silence when replies are lost", async () => {
+    const proxy = await proxied(redis);
+    const client = open({ port: proxy.port });
+    const { executor } = attached(client);
+    await executor.run("SET", [redis.prefix, 0, "PX", 60_000], write("SET"));
+    let confirmed = 0;
+    let unknown = 0;
+    for (let count = 0; count < 100; count++) {
+      if (count % 5 === 0) proxy.down.cutNext = 1;
+      await executor.run("INCR", [redis.prefix], write("INCR")).then(
+        () => confirmed++,
+        (error: unknown) => {
+          if (!(error instanceof KitUnknownOutcomeError)) throw error;
+          unknown++;
+        },
+      );
+    }
+    const counted = Number(await redis.client.get(redis.prefix));
+    expect(confirmed + unknown).toBe(100);
+    expect(unknown).toBeGreaterThan(0);
+    expect(counted).toBeGreaterThanOrEqual(confirmed);
+    expect(counted).toBeLessThanOrEqual(confirmed + unknown);
+  });
+
+  it("leaves nothing behind", async () => {
+    const client = open();
+    const before = client.emitter.eventNames().map((event) => [event, client.emitter.listenerCount(event)]);
+    await read.run(client.redis, { key: redis.prefix }, {});
+    const context = attach(client.redis);
+    await context.inbox.open(Deadline.in(5_000));
+    expect(context.inbox.state).toBe("open");
+    expect(await connectionsNamed(redis, "kit:inbox")).toHaveLength(1);
+    await optimistic(client.redis, [redis.prefix], (tx) => tx.call("GET", redis.prefix));
+    context.detach();
+    const after = client.emitter.eventNames().map((event) => [event, client.emitter.listenerCount(event)]);
+    expect(after).toEqual(before);
+    await eventually(async () => expect(await connectionsNamed(redis, "kit:")).toHaveLength(0));
+    expect(client.redis.status).toBe("ready");
+  });
+
+  it("hears what is published", async () => {
+    const { inbox } = attached(open());
+    await inbox.open(Deadline.in(5_000));
+    const heard = new Promise((resolve) => inbox.expect("id", resolve));
+    await redis.client.publish(inbox.channel, "id\té\0😀");
+    expect(await heard).toBe("é\0😀");
+  });
+
+  it("adds once when it is asked twice", async () => {
+    const { redis: client } = open();
+    for (let count = 0; count < 2; count++)
+      expect(await addOnce.run(client, { key: redis.prefix }, { op: "1" })).toBe(1);
+  });
+};
