@@ -95,12 +95,12 @@ describe("options", () => {
     [
       () => assertClient("redis", {}),
       TypeError,
-      "Expected `redis` to be an ioredis Redis or Cluster, got `[object Object]` (object)",
+      "Expected `redis` to be an ioredis Redis or Cluster, or fromNodeRedis(client), got `[object Object]` (object)",
     ],
     [
       () => assertClient("redis", { toString: () => "secret" }),
       TypeError,
-      "Expected `redis` to be an ioredis Redis or Cluster, got `[object Object]` (object)",
+      "Expected `redis` to be an ioredis Redis or Cluster, or fromNodeRedis(client), got `[object Object]` (object)",
     ],
   ])("name what was wanted and what was given (%#)", (check, kind, message) => {
     expect(check).toThrow(kind);

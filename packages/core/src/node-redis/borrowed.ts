@@ -1,13 +1,13 @@
 import { Deadline, inTime } from "../toolkit/index.js";
 import { SingleClient } from "./client.js";
-import { type Overrides, serverOf } from "./options.js";
+import { listenTo } from "./listening.js";
+import { notForThreads, type Overrides, serverOf } from "./options.js";
 import { OwnClient } from "./own.js";
 import type { NodeRedisClient } from "./types.js";
 
 /** How long the server may take to say in which database the client works. */
 const databaseMs = 500;
 
-type Listener = (...args: unknown[]) => void;
 type Select = (db: number) => Promise<unknown>;
 
 /**
@@ -19,28 +19,13 @@ export class BorrowedClient extends SingleClient {
   /** The client whose options connections of ours have. */
   readonly template: NodeRedisClient;
   protected readonly client: NodeRedisClient;
-  #stopListening: (() => void) | undefined;
   #checking: Promise<void> | undefined;
 
   constructor(client: NodeRedisClient) {
     super();
     this.client = client;
     this.template = client;
-    this.options = { ...serverOf(client), db: client.options?.database ?? 0 };
-  }
-
-  override on(event: string, listener: (...args: unknown[]) => void): this {
-    this.#stopListening ??= this.#listen();
-    return super.on(event, listener);
-  }
-
-  override off(event: string, listener: (...args: unknown[]) => void): this {
-    super.off(event, listener);
-    if (this.eventNames().length === 0) {
-      this.#stopListening?.();
-      this.#stopListening = undefined;
-    }
-    return this;
+    this.options = { ...notForThreads, ...serverOf(client), db: client.options?.database ?? 0 };
   }
 
   async connect(): Promise<void> {
@@ -57,7 +42,7 @@ export class BorrowedClient extends SingleClient {
 
   /** Finds out in which database the client works, which its owner may have selected before. */
   checkDatabase(): Promise<void> {
-    if (this.status !== "ready" || !this.#stopListening) return Promise.resolve();
+    if (this.status !== "ready" || !this.isListening) return Promise.resolve();
     this.#checking ??= inTime(this.call("CLIENT", "INFO"), { deadline: Deadline.in(databaseMs) }).then(
       (info) => {
         const [, db] = / db=(\d+)/.exec(String(info)) ?? [];
@@ -78,15 +63,15 @@ export class BorrowedClient extends SingleClient {
     this.emit("select", db);
   }
 
-  #listen(): () => void {
+  protected listen(): () => void {
     const { client } = this;
     this.begin();
     const stopWatching = watchSelect(client, (db) => this.#moved(db));
-    for (const [event, listener] of Object.entries(this.handlers)) client.on(event, listener as Listener);
+    const stopListening = listenTo(client, this.handlers);
     return () => {
       this.#checking = undefined;
       stopWatching();
-      for (const [event, listener] of Object.entries(this.handlers)) client.off(event, listener as Listener);
+      stopListening();
     };
   }
 }

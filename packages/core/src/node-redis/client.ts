@@ -1,6 +1,6 @@
-import { EventEmitter } from "node:events";
 import type { RedisArgument } from "../index.js";
 import type { NodeClient } from "../toolkit/index.js";
+import { Listening } from "./listening.js";
 import { decoded, mappings, replyError } from "./replies.js";
 import type { NodeRedisClient } from "./types.js";
 import { Unwritten } from "./unwritten.js";
@@ -15,8 +15,8 @@ export const notSent = (why: string): Error => {
 /** node-redis' words for a command that it did not take, or that `Unwritten` took back. */
 const refusedByClient = /^The (client is (closed|offline)|command was aborted|queue is full)$/;
 
-/** What RESP2 permits on a connection that is subscribed. */
-const permittedWhileSubscribed = /^(ping|quit|reset)$/i;
+/** The server's words on a connection that is subscribed, with RESP2. */
+const isSubscribed = /^ERR Can't execute '.*': only \(P\|S\)SUBSCRIBE/;
 
 type Stream = NonNullable<NodeClient["stream"]>;
 
@@ -26,13 +26,13 @@ type Stream = NonNullable<NodeClient["stream"]>;
  * node-redis keeps commands that it cannot send for its next connection. Here a command is handed to it only while it is ready, and one
  * that is not written when the connection is lost is taken back: no command runs on a later connection.
  */
-export abstract class SingleClient extends EventEmitter implements NodeClient {
+export abstract class SingleClient extends Listening implements NodeClient {
   abstract readonly options: NodeClient["options"] & { db: number };
   protected abstract readonly client: NodeRedisClient | undefined;
   readonly #unwritten = new Unwritten();
   #stream: Stream | undefined;
   #streamEpoch = -1;
-  #isUp = false;
+  protected isUp = false;
   protected hasEnded = false;
   #isLeaving = false;
   #inFlight = 0;
@@ -104,8 +104,6 @@ export abstract class SingleClient extends EventEmitter implements NodeClient {
   async #send(command: string, args: readonly RedisArgument[], typeMapping: object): Promise<unknown> {
     const { client } = this;
     if (!client || this.status !== "ready") throw notSent("The client is not ready");
-    if (client.isPubSubActive && client.options?.RESP !== 3 && !permittedWhileSubscribed.test(command))
-      throw notSent("The client is in subscriber mode");
     const texts = [command, ...args.map((arg) => (Buffer.isBuffer(arg) ? arg : String(arg)))] as string[];
     const options = { typeMapping, abortSignal: this.#unwritten, timeout: undefined, asap: false } as never;
     this.#inFlight++;
@@ -129,6 +127,7 @@ export abstract class SingleClient extends EventEmitter implements NodeClient {
     if (refusedByClient.test(error.message)) return notSent(error.message);
     if (client !== this.client || !client.isReady || error === this.#lastError) return error;
     this.#received++;
+    if (isSubscribed.test(error.message)) return notSent("The client is in subscriber mode");
     const reply = replyError(error);
     if (this.options.reconnectOnError?.(reply)) this.#isLeaving = true;
     return reply;
@@ -138,7 +137,7 @@ export abstract class SingleClient extends EventEmitter implements NodeClient {
   protected readonly handlers = {
     error: (error: unknown): void => {
       this.#lastError = error;
-      if (this.listenerCount("error") > 0) this.emit("error", error);
+      this.report(error);
       this.update();
     },
     connect: (): void => {
@@ -147,7 +146,7 @@ export abstract class SingleClient extends EventEmitter implements NodeClient {
       this.emit("connect");
     },
     ready: (): void => {
-      this.#isUp = true;
+      this.isUp = true;
       this.#isLeaving = false;
       this.emit("ready");
     },
@@ -157,14 +156,20 @@ export abstract class SingleClient extends EventEmitter implements NodeClient {
 
   /** Reports that the connection is lost, or that the client has ended. */
   protected update(): void {
-    const { client } = this;
-    const isOpen = client?.isOpen === true;
-    if (this.#isUp && !(isOpen && client.isReady)) {
-      this.#isUp = false;
-      this.#unwritten.takeBack();
-      this.emit("close");
-    }
-    if (isOpen || this.hasEnded) return;
+    const isOpen = this.client?.isOpen === true;
+    if (!isOpen || !this.client?.isReady) this.dropped();
+    if (!isOpen) this.ended();
+  }
+
+  protected dropped(): void {
+    this.#unwritten.takeBack();
+    this.#stream = undefined;
+    if (this.isUp) this.emit("close");
+    this.isUp = false;
+  }
+
+  protected ended(): void {
+    if (this.hasEnded) return;
     this.hasEnded = true;
     this.#isLeaving = false;
     this.emit("end");
@@ -172,7 +177,7 @@ export abstract class SingleClient extends EventEmitter implements NodeClient {
 
   /** Of a client that is connected already. */
   protected begin(): void {
-    this.#isUp = this.client?.isReady === true;
+    this.isUp = this.client?.isReady === true;
     this.hasEnded = this.status === "end";
   }
 }

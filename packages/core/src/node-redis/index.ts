@@ -1,27 +1,44 @@
 import type { RedisLike } from "../index.js";
 import { BorrowedClient } from "./borrowed.js";
-import type { NodeRedisClient } from "./types.js";
+import { ClusterClient } from "./cluster.js";
+import { SentinelClient } from "./sentinel.js";
+import type { NodeRedisClient, NodeRedisCluster, NodeRedisSentinel } from "./types.js";
 
-const wrapped = new WeakMap<NodeRedisClient, BorrowedClient>();
+const wrapped = new WeakMap<object, RedisLike>();
 
 /**
  * Makes a client of node-redis (`redis` or `@redis/client`, 5 or 6) one that every package of kit takes in the place of an ioredis
- * client. It has no connection of its own; the same client gives the same object.
+ * client: of `createClient()`, `createCluster()` or `createSentinel()`. It has no connection of its own; the same client gives the same
+ * object.
  *
- * A client that is not connected yet is connected by the first call. It stays the caller's, who ends it.
+ * A client that is not connected yet is connected by the first call. It stays the caller's, who ends it, and who listens to its `error`
+ * events: without a listener node-redis ends the process.
  *
- * @throws {TypeError} it is not a client of node-redis.
+ * @throws {TypeError} it is not such a client.
  *
  * @example
  * import { createClient } from "redis";
  *
- * const client = await createClient({ url: "redis://127.0.0.1:6379" }).connect();
+ * const client = await createClient({ url: "redis://127.0.0.1:6379" }).on("error", console.error).connect();
  * const redis = fromNodeRedis(client);
  */
-export const fromNodeRedis = (client: NodeRedisClient): RedisLike => {
-  let known = wrapped.get(client);
-  if (!known) wrapped.set(client, (known = new BorrowedClient(client)));
-  return known;
+export const fromNodeRedis = (client: NodeRedisClient | NodeRedisCluster | NodeRedisSentinel): RedisLike => {
+  const known = wrapped.get(client);
+  if (known) return known;
+  const made = wrap(client);
+  wrapped.set(client, made);
+  return made;
 };
 
-export type { NodeRedisClient } from "./types.js";
+const wrap = (client: NodeRedisClient | NodeRedisCluster | NodeRedisSentinel): RedisLike => {
+  if (typeof client === "object" && client !== null) {
+    if ("nodeClient" in client) return new ClusterClient(client);
+    if ("getMasterNode" in client) return new SentinelClient(client);
+    if ("socketEpoch" in client) return new BorrowedClient(client);
+  }
+  throw new TypeError(
+    "Expected `client` to be of createClient(), createCluster() or createSentinel() of node-redis 5 or 6",
+  );
+};
+
+export type { NodeRedisClient, NodeRedisCluster, NodeRedisSentinel } from "./types.js";

@@ -1,4 +1,4 @@
-import type { NodeClient } from "../toolkit/index.js";
+import { backoffMs } from "../toolkit/index.js";
 import type { NodeRedisClient } from "./types.js";
 
 /** What core changes for a connection of its own, by the names that ioredis has for it. */
@@ -9,13 +9,6 @@ export interface Overrides {
   readonly host?: string;
   readonly port?: number;
 }
-
-/** Where a client leads, and what core may change on a client of ours. */
-export type ConnectionOptions = {
-  -readonly [Name in "host" | "port" | "path"]?: string | number;
-} & NodeClient["options"] & {
-    db: number;
-  };
 
 /** The options of a connection of ours: the caller's, without all that would send a command later or twice. */
 export const duplicateOptions = (
@@ -40,6 +33,22 @@ export const duplicateOptions = (
     socket: { ...socket, ...server, connectTimeout, reconnectStrategy: false, signal },
   };
 };
+
+/** Changes for a Cluster or Sentinel client of ours: the same, except that node-redis connects the clients of nodes again. */
+export const groupOptions = (nodes: { readonly socket?: object } = {}): object => ({
+  ...nodes,
+  disableOfflineQueue: true,
+  clientSideCache: undefined,
+  emitInvalidate: false,
+  socket: {
+    ...nodes.socket,
+    connectTimeout: 2_000,
+    reconnectStrategy: (retries: number) => backoffMs(retries + 2, 50, 2_000),
+  },
+});
+
+/** A thread cannot connect as a client of node-redis does: code that copies options for one finds here what cannot be copied. */
+export const notForThreads = { nodeRedis: (): boolean => true } as const;
 
 /** The server of a client by its options. */
 export const serverOf = ({ options }: NodeRedisClient): { host?: string; port?: number; path?: string } => {

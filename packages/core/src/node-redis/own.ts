@@ -1,7 +1,15 @@
 import { SingleClient } from "./client.js";
-import type { BorrowedClient } from "./borrowed.js";
+import { listenTo } from "./listening.js";
 import { duplicateOptions, type Overrides, serverOf } from "./options.js";
 import type { NodeRedisClient } from "./types.js";
+
+/** The client whose settings a connection of ours has. */
+export interface Owner {
+  readonly template: NodeRedisClient;
+  readonly options: { readonly db: number };
+  /** Finds out in which database it works. */
+  checkDatabase(): Promise<void>;
+}
 
 /**
  * A connection of ours. Each time that it connects it is a new client of node-redis, which never reconnects by itself: core does that.
@@ -9,12 +17,12 @@ import type { NodeRedisClient } from "./types.js";
 export class OwnClient extends SingleClient {
   readonly options: SingleClient["options"];
   protected client: NodeRedisClient | undefined;
-  readonly #owner: BorrowedClient;
+  readonly #owner: Owner;
   readonly #overrides: Overrides;
   #ending = new AbortController();
   #isConnecting = false;
 
-  constructor(owner: BorrowedClient, overrides: Overrides) {
+  constructor(owner: Owner, overrides: Overrides) {
     super();
     this.#owner = owner;
     this.#overrides = overrides;
@@ -41,15 +49,14 @@ export class OwnClient extends SingleClient {
       const options = duplicateOptions(template, this.#overrides, this.options.db, ending.signal);
       const client = template.duplicate(options as never) as NodeRedisClient;
       this.client = client;
-      for (const [event, listener] of Object.entries(this.handlers))
-        client.on(event, (...args: unknown[]) => {
-          // A client that was left may still report.
-          if (this.client === client) (listener as (...args: unknown[]) => void)(...args);
-        });
+      listenTo(client, this.handlers);
       await client.connect();
     } finally {
-      this.#isConnecting = false;
-      this.update();
+      // It may have been ended, and connect once more by now.
+      if (this.#ending === ending) {
+        this.#isConnecting = false;
+        this.update();
+      }
     }
   }
 
@@ -70,5 +77,9 @@ export class OwnClient extends SingleClient {
 
   protected destroy(): void {
     this.disconnect();
+  }
+
+  protected listen(): () => void {
+    return () => undefined;
   }
 }

@@ -1,8 +1,9 @@
 import { eventually, type TestRedis } from "@kit/testing";
 import { expect, it } from "vitest";
+import { durable, replicaReads } from "../../src/durable/index.js";
 import { KitUnknownOutcomeError, optimistic } from "../../src/index.js";
 import { attach, type Call, Deadline, isReplyError, serverError } from "../../src/toolkit/index.js";
-import { connectionsNamed, proxied, rejection } from "../harness.js";
+import { bare, connectionsNamed, proxied, rejection, until } from "../harness.js";
 import { addOnce, append, read } from "../scripts.js";
 import type { Client, ClientOptions, Driver } from "./drivers.js";
 
@@ -130,5 +131,133 @@ export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
     const { redis: client } = open();
     for (let count = 0; count < 2; count++)
       expect(await addOnce.run(client, { key: redis.prefix }, { op: "1" })).toBe(1);
+  });
+
+  it("sends nothing later that it could not send", async () => {
+    const proxy = await proxied(redis);
+    const client = open({ port: proxy.port });
+    const { executor } = attached(client);
+    await executor.run("SET", [redis.prefix, 0, "PX", 60_000], write("SET"));
+    proxy.refuse = true;
+    proxy.resetAll();
+    await until(() => client.redis.status !== "ready");
+    const refused = await rejection(executor.run("INCR", [redis.prefix], write("INCR", 200)));
+    expect(refused).toMatchObject({ code: "KIT_UNAVAILABLE" });
+    proxy.refuse = false;
+    await until(() => client.redis.status === "ready");
+    expect(await executor.run("GET", [redis.prefix], look("GET"))).toBe("0");
+  });
+
+  it("says what is unknown when its link breaks under many calls, and counts a new connection", async () => {
+    const proxy = await proxied(redis);
+    const { executor } = attached(open({ port: proxy.port }));
+    await executor.run("SET", [redis.prefix, 0, "PX", 60_000], write("SET"));
+    const { connectionEpoch } = executor;
+    const calls = Array.from({ length: 300 }, (_, index) => {
+      if (index === 150) proxy.resetAll();
+      return executor.run("INCR", [redis.prefix], write("INCR")).then(
+        () => "done",
+        (error: { code: string }) => error.code,
+      );
+    });
+    const outcomes = await Promise.all(calls);
+    const [done, unknown] = ["done", "KIT_UNKNOWN_OUTCOME"].map(
+      (what) => outcomes.filter((one) => one === what).length,
+    );
+    expect(done! + unknown!).toBe(300);
+    const counted = Number(await executor.run("GET", [redis.prefix], look("GET")));
+    expect(counted).toBeGreaterThanOrEqual(done!);
+    expect(counted).toBeLessThanOrEqual(done! + unknown!);
+    expect(executor.connectionEpoch).toBeGreaterThan(connectionEpoch);
+  });
+
+  it("gives connections of ours the database that its owner has selected, before and since", async () => {
+    const client = open({ db: 1 });
+    const put = (value: string): Promise<unknown> =>
+      optimistic(client.redis, ["k"], (tx) => Promise.resolve(tx.queue("SET", redis.prefix, value, "PX", 60_000)));
+    const found = (db: number): Promise<unknown> =>
+      redis.server.nodes[0]!.call(
+        "EVAL",
+        "redis.call('SELECT', ARGV[1]) return redis.call('GET', KEYS[1])",
+        "1",
+        redis.prefix,
+        String(db),
+      );
+    await put("first");
+    expect(await found(1)).toBe("first");
+    await client.select(2);
+    await put("second");
+    expect([await found(1), await found(2)]).toEqual(["first", "second"]);
+    const context = attached(client);
+    const isolated = attached(client, { isolate: true });
+    await optimistic(context, ["k"], (tx) => tx.call("GET", redis.prefix));
+    await client.select(3);
+    await optimistic(context, ["k"], (tx) => Promise.resolve(tx.queue("SET", redis.prefix, "third", "PX", 60_000)));
+    expect(await found(3)).toBe("third");
+    await until(async () => (await isolated.executor.run("GET", [redis.prefix], look("GET"))) === "third");
+    for (const db of [1, 2, 3])
+      await redis.server.nodes[0]!.call(
+        "EVAL",
+        "redis.call('SELECT', ARGV[1]) return redis.call('DEL', KEYS[1])",
+        "1",
+        redis.prefix,
+        String(db),
+      );
+  });
+
+  it("replaces a silent connection of ours, and leaves the caller's alone", async () => {
+    const proxy = await proxied(redis);
+    const client = open({ port: proxy.port });
+    const { executor } = attached(client, { isolate: true });
+    await executor.run("PING", [], look("PING"));
+    proxy.down.hole = true;
+    expect(await rejection(executor.run("PING", [], { ...look("PING"), deadline: Deadline.in(700) }))).toMatchObject({
+      code: "KIT_UNAVAILABLE",
+    });
+    // The silent link stays silent: only a new one works.
+    proxy.down.hole = false;
+    expect(await executor.run("PING", [], look("PING"))).toBe("PONG");
+  });
+
+  it("waits on a connection of its own", async () => {
+    const context = attached(open());
+    const connection = await context.pool("blocking").checkOut(redis.prefix, Deadline.in(5_000), undefined);
+    const popped = connection.call("BLPOP", [redis.prefix, 0], 20_000);
+    await until(async () => String(await redis.server.nodes[0]!.call("CLIENT", "LIST")).includes("cmd=blpop"));
+    expect(await context.executor.run("PING", [], look("PING"))).toBe("PONG");
+    await redis.client.rpush(redis.prefix, "x");
+    expect(await popped).toEqual([redis.prefix, "x"]);
+    connection.returnToPool(true);
+  });
+
+  it("works with durable writes and reads of replicas", async () => {
+    const client = open();
+    const key = redis.prefix;
+    const written = await durable(client.redis, { key, replicas: 1, timeoutMs: 5_000 }, (scope) =>
+      scope.call("SET", key, "x", "PX", 60_000),
+    );
+    expect(written).toMatchObject({ value: "OK", outcome: "safe" });
+    using near = replicaReads(client.redis);
+    const from = `127.0.0.1:${String(redis.server.replicas[0]!.port)}`;
+    await eventually(async () => expect(await near.call("GET", key)).toMatchObject({ value: "x", from }));
+  });
+
+  it("shows no password", async () => {
+    const client = open({ username: "canary-user", password: "canary-secret" });
+    const error = await rejection(read.run(client.redis, { key: redis.prefix }, {}, { deadlineMs: 500 }));
+    expect(error.code).toMatch(/^KIT_(UNAVAILABLE|AUTH)$/);
+    expect(bare(error)).not.toContain("canary-secret");
+  });
+
+  it("stays ended when its owner ends it", async () => {
+    const client = open();
+    const context = attached(client);
+    await context.inbox.open(Deadline.in(5_000));
+    client.end();
+    await until(() => client.redis.status === "end");
+    const refused = await rejection(context.executor.run("PING", [], look("PING")));
+    expect(refused).toMatchObject({ code: "KIT_UNAVAILABLE", retryable: false });
+    await until(async () => (await connectionsNamed(redis, "kit:")).length === 0);
+    expect(client.redis.status).toBe("end");
   });
 };

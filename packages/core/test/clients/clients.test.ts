@@ -4,6 +4,6 @@ import { describe } from "vitest";
 import { clientBehaviour } from "./behaviour.js";
 import { drivers } from "./drivers.js";
 
-const redis = useRedis(vitest);
+const redis = useRedis(vitest, { replicas: 1 });
 
 describe.each(drivers)("a client of $name", (driver) => clientBehaviour(redis, driver));

@@ -16,9 +16,13 @@ export interface Client {
   end(): unknown;
 }
 
+interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
 /** What a test changes of a client's settings. */
 export interface ClientOptions {
-  readonly host?: string;
   readonly port: number;
   readonly username?: string;
   readonly password?: string;
@@ -29,47 +33,95 @@ export interface ClientOptions {
 export interface Driver {
   readonly name: string;
   single(options: ClientOptions): Client;
+  cluster(nodes: readonly Address[]): Client;
+  sentinel(sentinels: readonly Address[], name: string): Client;
 }
 
 const host = "127.0.0.1";
+const again = (): number => 20;
+const addresses = (nodes: readonly Address[]): Address[] => nodes.map((node) => ({ host: node.host, port: node.port }));
+const noSelect = (): Promise<never> => Promise.reject(new Error("Only a single client has databases"));
 
-const ofIoredis = (name: string, { Redis }: Pick<typeof ioredis6, "Redis">): Driver => ({
-  name,
-  single: (options) => {
-    // With its default, ioredis sends a command again whose reply was lost.
-    const settings = { lazyConnect: true, disconnectTimeout: 50, retryStrategy: () => 20, maxRetriesPerRequest: 0 };
-    const client = new Redis({ host, ...settings, ...options });
-    return { redis: client, emitter: client, select: (db) => client.select(db), end: () => client.disconnect() };
-  },
-});
+const ofIoredis = (name: string, library: unknown): Driver => {
+  const { Cluster, Redis } = library as Pick<typeof ioredis6, "Cluster" | "Redis">;
+  // With its default, ioredis sends a command again whose reply was lost.
+  const settings = { disconnectTimeout: 50, retryStrategy: again, maxRetriesPerRequest: 0 };
+  const client = (made: ioredis6.Redis | ioredis6.Cluster): Client => {
+    // Without one ioredis prints.
+    made.on("error", () => undefined);
+    return { redis: made, emitter: made, select: (db) => made.select(db), end: () => made.disconnect() };
+  };
+  return {
+    name,
+    single: (options) => client(new Redis({ host, lazyConnect: true, ...settings, ...options })),
+    cluster: (nodes) =>
+      client(new Cluster(addresses(nodes), { lazyConnect: true, clusterRetryStrategy: again, redisOptions: settings })),
+    sentinel: (sentinels, master) =>
+      client(
+        new Redis({
+          lazyConnect: true,
+          sentinels: addresses(sentinels),
+          name: master,
+          sentinelRetryStrategy: again,
+          // Else it stays with a master that was replaced while it was silent.
+          reconnectOnError: (error) => error.message.includes("READONLY"),
+          ...settings,
+        }),
+      ),
+  };
+};
 
-const ofNodeRedis = (name: string, { createClient }: Pick<typeof redis6, "createClient">, RESP: 2 | 3): Driver => ({
-  name,
-  single: ({ port, db, username, password, ...options }) => {
-    const client = createClient({
-      RESP,
-      socket: { host, port, reconnectStrategy: 20, ...options },
-      ...(db === undefined ? {} : { database: db }),
-      ...(username === undefined ? {} : { username }),
-      ...(password === undefined ? {} : { password }),
-    });
+interface Raw extends EventEmitter {
+  readonly isOpen: boolean;
+  destroy(): unknown;
+}
+
+const ofNodeRedis = (name: string, library: unknown, RESP: 2 | 3): Driver => {
+  const { createClient, createCluster, createSentinel } = library as typeof redis6;
+  const client = (made: Parameters<typeof fromNodeRedis>[0], select: Client["select"] = noSelect): Client => {
+    const emitter = made as unknown as Raw;
     // Without one a lost connection would end the process.
-    client.on("error", () => undefined);
-    return {
-      redis: fromNodeRedis(client),
-      emitter: client as unknown as EventEmitter,
-      select: (number) => client.select(number),
-      end: () => client.isOpen && client.destroy(),
-    };
-  },
-});
+    emitter.on("error", () => undefined);
+    return { redis: fromNodeRedis(made), emitter, select, end: () => emitter.isOpen && emitter.destroy() };
+  };
+  const socket = { reconnectStrategy: 20 };
+  return {
+    name,
+    single: ({ port, db, username, password }) => {
+      const made = createClient({
+        RESP,
+        socket: { ...socket, host, port },
+        ...(db === undefined ? {} : { database: db }),
+        ...(username === undefined ? {} : { username }),
+        ...(password === undefined ? {} : { password }),
+      });
+      return client(made, (number) => made.select(number));
+    },
+    cluster: (nodes) =>
+      client(
+        createCluster({ RESP, rootNodes: addresses(nodes).map((node) => ({ socket: node })), defaults: { socket } }),
+      ),
+    sentinel: (sentinels, master) =>
+      client(
+        createSentinel({ RESP, name: master, sentinelRootNodes: addresses(sentinels), nodeClientOptions: { socket } }),
+      ),
+  };
+};
 
+const iovalkeys = ofIoredis("iovalkey", iovalkey);
+const [ioredis, older] = [ofIoredis("ioredis 6", ioredis6), ofIoredis("ioredis 5", ioredis5)];
+const [nodeRedis, olderNodeRedis] = [ofNodeRedis("node-redis 6", redis6, 3), ofNodeRedis("node-redis 5", redis5, 2)];
+
+/** Each library, and node-redis with the protocol that is not its default. */
 export const drivers: readonly Driver[] = [
-  ofIoredis("ioredis 6", ioredis6),
-  ofIoredis("ioredis 5", ioredis5 as unknown as typeof ioredis6),
-  ofIoredis("iovalkey", iovalkey as unknown as typeof ioredis6),
-  ofNodeRedis("node-redis 6", redis6, 3),
+  ioredis,
+  older,
+  iovalkeys,
+  nodeRedis,
   ofNodeRedis("node-redis 6 with RESP2", redis6, 2),
-  ofNodeRedis("node-redis 5", redis5 as unknown as typeof redis6, 2),
-  ofNodeRedis("node-redis 5 with RESP3", redis5 as unknown as typeof redis6, 3),
+  olderNodeRedis,
+  ofNodeRedis("node-redis 5 with RESP3", redis5, 3),
 ];
+
+/** Each once, where a test takes seconds. */
+export const libraries: readonly Driver[] = [ioredis, iovalkeys, nodeRedis, olderNodeRedis];

@@ -1,0 +1,278 @@
+import type { RedisArgument, RedisLike } from "../index.js";
+import { type Address, isReplyError, type NodeClient, slotOf } from "../toolkit/index.js";
+import { notSent, SingleClient } from "./client.js";
+import { keyOf } from "./command-key.js";
+import { Listening, listenTo } from "./listening.js";
+import { groupOptions, notForThreads, type Overrides } from "./options.js";
+import { OwnClient, type Owner } from "./own.js";
+import type { ClusterNode, NodeRedisClient, NodeRedisCluster } from "./types.js";
+
+/** A node of a Cluster with the connection that the Cluster client has to it. */
+class NodeOfCluster extends SingleClient implements Owner {
+  readonly options: SingleClient["options"];
+  readonly #node: ClusterNode;
+  readonly #cluster: NodeRedisCluster;
+  readonly #isOurs: boolean;
+
+  constructor(node: ClusterNode, address: Address, cluster: NodeRedisCluster, isOurs: boolean) {
+    super();
+    this.#node = node;
+    this.#cluster = cluster;
+    this.#isOurs = isOurs;
+    this.options = { ...address, db: 0 };
+  }
+
+  protected get client(): NodeRedisClient | undefined {
+    return this.#node.client as NodeRedisClient | undefined;
+  }
+
+  get template(): NodeRedisClient {
+    if (!this.client) throw new Error("The node has no client yet");
+    return this.client;
+  }
+
+  checkDatabase(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  async connect(): Promise<void> {
+    await this.#cluster.nodeClient(this.#node as never);
+  }
+
+  disconnect(): void {
+    this.destroy();
+  }
+
+  override duplicate(overrides: Overrides = {}): OwnClient {
+    return new OwnClient(this, overrides);
+  }
+
+  /** The Cluster client reports for its nodes. */
+  lost(error: unknown): void {
+    if (this.client && !this.client.isReady) this.handlers.error(error);
+  }
+
+  /** Of a Cluster client of ours: node-redis keeps the client of a node, so it is connected again. */
+  protected destroy(): void {
+    const { client } = this;
+    if (!this.#isOurs || !client?.isOpen) return;
+    client.destroy();
+    client.connect().catch(() => undefined);
+  }
+
+  protected listen(): () => void {
+    return () => undefined;
+  }
+}
+
+/** The map of slots is read no more often than this: each time node-redis makes a connection for it. */
+const refreshEveryMs = 100;
+
+/** The members of node-redis' Cluster client that its types leave out; both majors have them. */
+interface Internals {
+  readonly _options?: { readonly defaults?: object; readonly nodeAddressMap?: unknown };
+  readonly _slots?: { rediscover?(startWith: unknown): Promise<unknown> };
+}
+
+/**
+ * A Cluster client of node-redis, as core uses it: it knows the nodes and their slots, and has a connection to each.
+ *
+ * Commands go to the client of their node without its `sendCommand`, which would keep them while the node is away, and send them later. A
+ * command that is redirected goes to the node that the server named; if that is not known, it rejects, and core sends it again.
+ */
+export class ClusterClient extends Listening implements RedisLike {
+  readonly options: { readonly natMap?: unknown; readonly redisOptions: object };
+  readonly #cluster: NodeRedisCluster & Internals;
+  readonly #isOurs: boolean;
+  readonly #nodes = new WeakMap<ClusterNode, NodeOfCluster>();
+  /** Connections to nodes that got a slot before the Cluster client knew them. */
+  readonly #strangers = new Map<string, OwnClient>();
+  #hasBeenReady = false;
+  #refreshedAt = -Infinity;
+
+  constructor(cluster: NodeRedisCluster, isOurs = false) {
+    super();
+    this.#cluster = cluster;
+    this.#isOurs = isOurs;
+    this.options = { natMap: this.#cluster._options?.nodeAddressMap, redisOptions: notForThreads };
+  }
+
+  get status(): string {
+    const { isOpen, masters } = this.#cluster;
+    const isReady = isOpen && masters.length > 0;
+    this.#hasBeenReady ||= isReady;
+    if (isReady) return "ready";
+    return isOpen ? "connecting" : this.#hasBeenReady ? "end" : "wait";
+  }
+
+  /** The node of each slot, as core reads it: `host:port`. */
+  readonly slots: readonly (readonly string[] | undefined)[] = new Proxy([], {
+    get: (_, slot) => {
+      const node = this.#nodeOfSlot(Number(slot));
+      return node && [nameOf(node.options)];
+    },
+  });
+
+  nodes(role: "all" | "master"): NodeClient[] {
+    const { masters, replicas } = this.#cluster;
+    return role === "all"
+      ? [...masters, ...replicas].map(this.#wrap)
+      : masters.filter((node) => node.client).map(this.#wrap);
+  }
+
+  async connect(): Promise<void> {
+    this.emit("connecting");
+    try {
+      await this.#cluster.connect();
+    } catch (error) {
+      this.report(error);
+      // One of ours is connected again after its end, one of the caller's by the next call.
+      if (this.#isOurs) this.emit("end");
+      throw error;
+    }
+  }
+
+  disconnect(): void {
+    this.#endStrangers();
+    if (this.#cluster.isOpen) this.#cluster.destroy();
+  }
+
+  duplicate(): ClusterClient {
+    const options = { defaults: groupOptions(this.#cluster._options?.defaults), clientSideCache: undefined };
+    return new ClusterClient(this.#cluster.duplicate(options as never) as NodeRedisCluster, true);
+  }
+
+  call(command: string, ...args: RedisArgument[]): Promise<unknown> {
+    return this.#send("call", command, args);
+  }
+
+  callForBytes(command: string, ...args: RedisArgument[]): Promise<unknown> {
+    return this.#send("callForBytes", command, args);
+  }
+
+  /** Reads the map of slots again. Core calls it when a node refuses or is silent. */
+  refreshSlotsCache(): void {
+    const known = this.nodes("master").find(({ status }) => status === "ready") as NodeOfCluster | undefined;
+    const now = performance.now();
+    if (!known || !this.#cluster.isOpen || now - this.#refreshedAt < refreshEveryMs) return;
+    this.#refreshedAt = now;
+    this.#cluster._slots?.rediscover?.(known.template).catch((error: unknown) => this.report(error));
+  }
+
+  protected listen(): () => void {
+    const stop = listenTo(this.#cluster, {
+      error: (error: unknown) => this.report(error),
+      connect: () => this.emit("ready"),
+      disconnect: () => {
+        this.emit("close");
+        this.emit("end");
+      },
+      "node-error": (error: unknown) => {
+        this.emit("node error", error);
+        for (const node of this.#all()) node.lost(error);
+      },
+      "node-ready": (ready: Address) => {
+        for (const [name, { status }] of this.#strangers)
+          if (status === "end" || this.#known(name)) this.#endStranger(name);
+        const node = this.#known(nameOf(ready));
+        if (node) this.emit("+node", node);
+      },
+      // Another server may serve its slots from now on.
+      "node-reconnecting": () => {
+        this.refreshSlotsCache();
+        this.emit("-node");
+      },
+      "node-disconnect": () => this.emit("-node"),
+    });
+    return () => {
+      stop();
+      this.#endStrangers();
+    };
+  }
+
+  async #send(how: "call" | "callForBytes", command: string, args: readonly RedisArgument[]): Promise<unknown> {
+    const key = keyOf(command, args);
+    const node = key === undefined ? this.#anyMaster() : this.#nodeOfSlot(slotOf(key));
+    if (!node) {
+      this.refreshSlotsCache();
+      throw notSent("No node is known for the command");
+    }
+    if (node.status === "wait") node.connect().catch(() => undefined);
+    try {
+      return await node[how](command, ...args);
+    } catch (error) {
+      const [, kind, address = ""] = (isReplyError(error) && /^(MOVED|ASK) \d+ (.*:\d+)$/.exec(error.message)) || [];
+      if (kind === undefined) throw error;
+      if (kind === "MOVED") this.refreshSlotsCache();
+      const target = this.#at(address, node);
+      if (target?.status !== "ready") throw error;
+      // They are written one directly after the other.
+      if (kind === "ASK") target.call("ASKING").catch(() => undefined);
+      return await target[how](command, ...args);
+    }
+  }
+
+  readonly #wrap = (node: ClusterNode): NodeOfCluster => {
+    let known = this.#nodes.get(node);
+    if (!known)
+      this.#nodes.set(node, (known = new NodeOfCluster(node, this.#mapped(node), this.#cluster, this.#isOurs)));
+    return known;
+  };
+
+  #all(): NodeOfCluster[] {
+    return this.nodes("all") as NodeOfCluster[];
+  }
+
+  #nodeOfSlot(slot: number): NodeOfCluster | undefined {
+    const master = this.#cluster.slots[slot]?.master;
+    return master && this.#wrap(master);
+  }
+
+  #anyMaster(): NodeOfCluster | undefined {
+    const masters = this.#cluster.masters.map(this.#wrap);
+    const ready = masters.filter(({ status }) => status === "ready");
+    const among = ready.length > 0 ? ready : masters;
+    return among[Math.floor(Math.random() * among.length)];
+  }
+
+  #known(name: string): NodeOfCluster | undefined {
+    return this.#all().find(({ options }) => nameOf(options) === name);
+  }
+
+  /** The node at an address that `by` gave, where an empty host means its own. */
+  #at(address: string, by: NodeOfCluster): SingleClient | undefined {
+    const colon = address.lastIndexOf(":");
+    const given = address.slice(0, colon);
+    const host = given === "" || given === "?" ? (by.options.host ?? "") : given;
+    const found = this.#mapped({ host, port: Number(address.slice(colon + 1)) });
+    const name = nameOf(found);
+    const known = this.#known(name) ?? this.#strangers.get(name);
+    if (known && known.status !== "end") return known;
+    const stranger = by.duplicate(found);
+    this.#strangers.set(name, stranger);
+    stranger.on("error", () => undefined);
+    stranger.connect().catch(() => undefined);
+    return stranger;
+  }
+
+  #mapped(address: Address): Address {
+    const { natMap } = this.options;
+    const name = nameOf(address);
+    const mapped: unknown =
+      typeof natMap === "function"
+        ? (natMap as (name: string) => unknown)(name)
+        : (natMap as Record<string, unknown>)?.[name];
+    return (mapped as Address | undefined) ?? { host: address.host, port: address.port };
+  }
+
+  #endStranger(name: string): void {
+    this.#strangers.get(name)?.disconnect();
+    this.#strangers.delete(name);
+  }
+
+  #endStrangers(): void {
+    for (const name of [...this.#strangers.keys()]) this.#endStranger(name);
+  }
+}
+
+const nameOf = ({ host = "", port = 0 }: { host?: string; port?: number }): string => `${host}:${String(port)}`;

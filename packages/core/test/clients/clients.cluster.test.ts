@@ -1,0 +1,109 @@
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { eventually, type RedisNode, useRedis } from "@kit/testing";
+import { firstServing } from "@tooling/vitest/helpers";
+import { durable } from "../../src/durable/index.js";
+import { optimistic } from "../../src/index.js";
+import { attach, Deadline, slotOf } from "../../src/toolkit/index.js";
+import { connectionsNamed, endMigrations, until } from "../harness.js";
+import { addOnce, append, read } from "../scripts.js";
+import { Writer } from "../writer.js";
+import { type Client, type Driver, libraries } from "./drivers.js";
+
+const redis = useRedis(vitest, { mode: "cluster", replicas: 1 });
+
+const listenersOf = ({ emitter }: Client): unknown[] =>
+  // The Cluster client of ioredis listens to its own end once it is connected.
+  emitter.eventNames().map((event) => [event, event === "close" ? 0 : emitter.listenerCount(event)]);
+
+describe.each(libraries)("a Cluster client of $name", (driver: Driver) => {
+  const open = (): Client => {
+    const client = driver.cluster(redis.server.nodes);
+    redis.defer(() => client.end());
+    return client;
+  };
+
+  it("is connected by the first call, and sends each script to the node of its keys", async () => {
+    const { redis: client } = open();
+    const keys = Array.from({ length: 60 }, (_, index) => `${redis.prefix}:${String(index)}`);
+    await Promise.all(keys.map((key) => append.run(client, { key }, { value: key })));
+    expect(await Promise.all(keys.map((key) => read.run(client, { key }, {})))).toEqual(keys);
+  });
+
+  it.each([false, true])("works with all that needs connections of ours (isolate: %s)", async (isolate) => {
+    const client = open();
+    const key = redis.prefix;
+    await read.run(client.redis, { key }, {});
+    const before = listenersOf(client);
+    const context = attach(client.redis, { isolate });
+    await read.run(context, { key }, {});
+    await context.inbox.open(Deadline.in(20_000));
+    expect(context.inbox.state).toBe("open");
+    const heard = new Promise((resolve) => context.inbox.expect("id", resolve));
+    await redis.client.publish(context.inbox.channel, "id\thello");
+    expect(await heard).toBe("hello");
+    await optimistic(context, [key], (tx) => Promise.resolve(tx.queue("SET", key, "1", "PX", 60_000)));
+    const { outcome } = await durable(context, { key, replicas: 1, timeoutMs: 5_000 }, (scope) =>
+      scope.call("INCR", key),
+    );
+    expect(outcome).toBe("safe");
+    expect(await redis.client.get(key)).toBe("2");
+    context.detach();
+    await eventually(async () => expect(await connectionsNamed(redis, "kit:")).toEqual([]));
+    expect(listenersOf(client)).toEqual(before);
+  });
+
+  it("follows a slot that moves, one key at a time", async () => {
+    const { redis: client } = open();
+    const tag = `{${redis.prefix}}`;
+    const slot = String(slotOf(tag));
+    const keys = Array.from({ length: 20 }, (_, index) => `${tag}:${String(index)}`);
+    const context = attach(client);
+    redis.defer(() => context.detach());
+    const writers = keys.slice(0, 4).map((key) => new Writer(client, key, 60_000));
+    for (const key of keys.slice(4)) await addOnce.run(client, { key }, { op: "1" });
+    const shard = firstServing(slotOf(tag));
+    const [from, to] = [redis.server.nodes[shard]!, redis.server.nodes[(shard + 1) % 3]!];
+    const [fromId, toId] = await Promise.all([from, to].map((node) => node.call("CLUSTER", "MYID").then(String)));
+    const pass = async (by: RedisNode, byId: string, at: RedisNode, atId: string): Promise<void> => {
+      await at.call("CLUSTER", "SETSLOT", slot, "IMPORTING", byId);
+      await by.call("CLUSTER", "SETSLOT", slot, "MIGRATING", atId);
+      for (const key of keys) await by.call("MIGRATE", at.host, String(at.port), key, "0", "5000");
+      // Keys of writers that were made anew on the way.
+      for (;;) {
+        const left = (await by.call("CLUSTER", "GETKEYSINSLOT", slot, "100")) as string[];
+        if (left.length === 0) break;
+        await by.call("MIGRATE", at.host, String(at.port), "", "0", "5000", "KEYS", ...left);
+      }
+      for (const node of [at, by, ...redis.server.nodes]) await node.call("CLUSTER", "SETSLOT", slot, "NODE", atId);
+    };
+    await pass(from, fromId!, to, toId!);
+    const seen = writers.map(({ acked }) => acked.length);
+    await until(() => writers.every(({ acked }, index) => acked.length > seen[index]! + 5), 60_000);
+    await pass(to, toId!, from, fromId!);
+    await Promise.all(writers.map((writer) => writer.stop()));
+    await endMigrations(redis);
+    expect(writers.flatMap(({ failures }) => failures)).toEqual([]);
+    for (const [index, { acked }] of writers.entries())
+      expect(await redis.client.zcard(keys[index]!)).toBe(acked.length);
+  });
+
+  it("follows the replica that takes over when a master is lost", async () => {
+    const { redis: client } = open();
+    const context = attach(client);
+    redis.defer(() => context.detach());
+    await context.inbox.open(Deadline.in(20_000));
+    const writer = new Writer(client, redis.prefix, 60_000);
+    await until(() => writer.acked.length > 20);
+    const shard = firstServing(slotOf(redis.prefix));
+    const [master, replica] = [redis.server.nodes[shard]!, redis.server.replicas[shard]!];
+    await master.kill();
+    await until(async () => ((await replica.call("ROLE")) as unknown[])[0] === "master", 30_000);
+    const promotedAt = performance.now();
+    await until(() => writer.acked.some(({ at }) => at > promotedAt), 60_000);
+    await writer.stop();
+    expect(writer.failures).toEqual([]);
+    await until(() => context.inbox.isOpen, 30_000);
+    await master.start();
+  });
+});

@@ -1,0 +1,38 @@
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { eventually, type RedisNode, useRedis } from "@kit/testing";
+import { optimistic } from "../../src/index.js";
+import { attach, Deadline } from "../../src/toolkit/index.js";
+import { connectionsNamed, until } from "../harness.js";
+import { Writer } from "../writer.js";
+import { libraries } from "./drivers.js";
+
+const redis = useRedis(vitest, { mode: "sentinel" });
+
+describe.each(libraries)("a client behind Sentinels, of $name", (driver) => {
+  it.each([false, true])("follows its master, and so do connections of ours (isolate: %s)", async (isolate) => {
+    const client = driver.sentinel(redis.server.sentinels, "kit");
+    redis.defer(() => client.end());
+    const context = attach(client.redis, { isolate });
+    redis.defer(() => context.detach());
+    const writer = new Writer(context as never, redis.prefix, 120_000);
+    await until(() => writer.acked.length > 20);
+    await context.inbox.open(Deadline.in(20_000));
+    const [old] = redis.server.nodes as [RedisNode];
+    await old.kill();
+    await until(async () => (await redis.server.master()) !== old, 60_000);
+    const master = await redis.server.master();
+    const switchedAt = performance.now();
+    await until(() => writer.acked.some(({ at }) => at > switchedAt), 60_000);
+    await writer.stop();
+    expect(writer.failures).toEqual([]);
+    await until(() => context.inbox.isOpen, 60_000);
+    expect((await master.call("PUBSUB", "NUMSUB", context.inbox.channel)) as unknown[]).toContain(1);
+    await optimistic(context, ["kit"], (tx) => Promise.resolve(tx.queue("SET", redis.prefix + "x", "1", "PX", 60_000)));
+    expect(await master.call("EXISTS", redis.prefix + "x")).toBe(1);
+    context.detach();
+    client.end();
+    await eventually(async () => expect(await connectionsNamed(redis, "kit:")).toEqual([]));
+    await old.start();
+  });
+});
