@@ -41,7 +41,7 @@ export class BorrowedClient extends SingleClient {
   }
 
   /** Finds out in which database the client works, which its owner may have selected before. */
-  checkDatabase(): Promise<void> {
+  prepare(): Promise<void> {
     if (this.status !== "ready" || !this.isListening) return Promise.resolve();
     this.#checking ??= inTime(this.call("CLIENT", "INFO"), { deadline: Deadline.in(databaseMs) }).then(
       (info) => {

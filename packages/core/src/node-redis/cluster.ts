@@ -31,7 +31,7 @@ class NodeOfCluster extends SingleClient implements Owner {
     return this.client;
   }
 
-  checkDatabase(): Promise<void> {
+  prepare(): Promise<void> {
     return Promise.resolve();
   }
 
@@ -107,8 +107,10 @@ export class ClusterClient extends Listening implements RedisLike {
 
   /** The node of each slot, as core reads it: `host:port`. */
   readonly slots: readonly (readonly string[] | undefined)[] = new Proxy([], {
-    get: (_, slot) => {
-      const node = this.#nodeOfSlot(Number(slot));
+    get: (nothing, slot) => {
+      const number = typeof slot === "string" ? Number(slot) : NaN;
+      if (Number.isNaN(number)) return Reflect.get(nothing, slot) as unknown;
+      const node = this.#nodeOfSlot(number);
       return node && [nameOf(node.options)];
     },
   });

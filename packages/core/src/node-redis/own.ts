@@ -6,9 +6,9 @@ import type { NodeRedisClient } from "./types.js";
 /** The client whose settings a connection of ours has. */
 export interface Owner {
   readonly template: NodeRedisClient;
-  readonly options: { readonly db: number };
-  /** Finds out in which database it works. */
-  checkDatabase(): Promise<void>;
+  readonly options: SingleClient["options"];
+  /** Finds out where it leads, and in which database it works. */
+  prepare(): Promise<void>;
 }
 
 /**
@@ -27,7 +27,9 @@ export class OwnClient extends SingleClient {
     this.#owner = owner;
     this.#overrides = overrides;
     const { host, port, db = owner.options.db } = overrides;
-    this.options = { ...(host === undefined ? serverOf(owner.template) : { host, port: port ?? 6379 }), db };
+    const { path, ...others } = owner.options;
+    const server = host === undefined ? path !== undefined && { path } : { host, port: port ?? 6379 };
+    this.options = { ...others, ...server, db };
   }
 
   override get status(): string {
@@ -42,10 +44,11 @@ export class OwnClient extends SingleClient {
     this.emit("connecting");
     try {
       const known = this.#owner.options.db;
-      await this.#owner.checkDatabase();
+      await this.#owner.prepare();
       ending.signal.throwIfAborted();
       if (this.options.db === known) this.options.db = this.#owner.options.db;
       const { template } = this.#owner;
+      if (this.#overrides.host === undefined) Object.assign(this.options, serverOf(template));
       const options = duplicateOptions(template, this.#overrides, this.options.db, ending.signal);
       const client = template.duplicate(options as never) as NodeRedisClient;
       this.client = client;

@@ -37,8 +37,10 @@ export class SentinelClient extends SingleClient implements Owner {
     return this.client;
   }
 
-  checkDatabase(): Promise<void> {
-    return Promise.resolve();
+  async prepare(): Promise<void> {
+    if (this.client) return;
+    if (this.status === "wait") await this.connect();
+    else await this.#follow();
   }
 
   async connect(): Promise<void> {

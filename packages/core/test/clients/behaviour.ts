@@ -148,6 +148,24 @@ export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
     expect(await executor.run("GET", [redis.prefix], look("GET"))).toBe("0");
   });
 
+  it("never runs a command that was waiting to be written when the link broke", async () => {
+    const proxy = await proxied(redis);
+    const client = open({ port: proxy.port });
+    attached(client);
+    await read.run(client.redis, { key: redis.prefix }, {});
+    proxy.up.bytesPerSecond = 100_000;
+    // More than the socket takes at once: what comes after it has to wait.
+    const large = client.redis.call("SET", `${redis.prefix}:large`, Buffer.alloc(16_000_000), "PX", 60_000);
+    const behind = Promise.resolve().then(() => client.redis.call("INCR", redis.prefix));
+    await until(() => proxy.stats.slowedChunks > 0);
+    proxy.resetAll();
+    const outcomes = await Promise.allSettled([large, behind]);
+    expect(outcomes.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    proxy.heal();
+    await until(() => client.redis.status === "ready");
+    expect(await client.redis.call("EXISTS", redis.prefix)).toBe(0);
+  });
+
   it("says what is unknown when its link breaks under many calls, and counts a new connection", async () => {
     const proxy = await proxied(redis);
     const { executor } = attached(open({ port: proxy.port }));

@@ -1,9 +1,42 @@
 import { useRedis } from "@kit/testing";
+import * as redis6 from "redis";
+import * as redis5 from "redis5";
 import * as vitest from "vitest";
-import { describe } from "vitest";
+import { describe, expect, it } from "vitest";
+import { attach } from "../../src/toolkit/index.js";
+import { fromNodeRedis } from "../../src/node-redis/index.js";
 import { clientBehaviour } from "./behaviour.js";
 import { drivers } from "./drivers.js";
 
 const redis = useRedis(vitest, { replicas: 1 });
 
-describe.each(drivers)("a client of $name", (driver) => clientBehaviour(redis, driver));
+describe.each(drivers)("a client of $name", (driver) => {
+  clientBehaviour(redis, driver);
+});
+
+describe("fromNodeRedis", () => {
+  const rootNodes = [{ url: "redis://127.0.0.1:1" }];
+  const sentinel = { name: "kit", sentinelRootNodes: [{ host: "127.0.0.1", port: 1 }] };
+
+  it("takes the clients of both majors as they are typed, and wraps each once", () => {
+    const wrapped = [
+      [redis6.createClient(), fromNodeRedis(redis6.createClient())],
+      [redis5.createClient(), fromNodeRedis(redis5.createClient())],
+      [redis6.createCluster({ rootNodes }), fromNodeRedis(redis6.createCluster({ rootNodes }))],
+      [redis5.createCluster({ rootNodes }), fromNodeRedis(redis5.createCluster({ rootNodes }))],
+      [redis6.createSentinel(sentinel), fromNodeRedis(redis6.createSentinel(sentinel))],
+      [redis5.createSentinel(sentinel), fromNodeRedis(redis5.createSentinel(sentinel))],
+    ] as const;
+    for (const [client, other] of wrapped) {
+      expect(other.status).toBe("wait");
+      expect(fromNodeRedis(client)).toBe(fromNodeRedis(client));
+      expect(fromNodeRedis(client)).not.toBe(other);
+    }
+  });
+
+  it("refuses what is no client of node-redis, and core refuses a client that is not wrapped", () => {
+    for (const value of [undefined, null, 1, "redis://h", {}, redis.client, redis6.createClientPool()])
+      expect(() => fromNodeRedis(value as never)).toThrow(TypeError);
+    expect(() => attach(redis6.createClient() as never)).toThrow(/fromNodeRedis\(client\)/);
+  });
+});

@@ -285,7 +285,8 @@ export class CommandExecutor {
   #wasNeverSent(error: unknown, epoch: number): boolean {
     const { client } = this;
     const mayBeSecond = isClusterClient(client) ? !isOwned(client) : this.connectionEpoch !== epoch;
-    return String(error).startsWith("NotSentError") || (!mayBeSecond && neverSent.test(String(error)));
+    const text = String(error);
+    return text.startsWith("NotSentError") || (!mayBeSecond && neverSent.test(text));
   }
 
   /** The server's reply error, also where a Cluster client reports only how often it tried. */
