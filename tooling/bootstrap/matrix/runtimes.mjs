@@ -5,6 +5,26 @@ import { cacheDir, findProgram, SetupError } from "../repo.mjs";
 import { capture } from "../run.mjs";
 import { alone, step } from "../steps.mjs";
 
+const platform = `${process.platform}-${process.arch}`;
+
+/** The folder of the cache that has a package of npm under a name. @param {string} name */
+const cached = (name) => join(cacheDir, "matrix", name);
+
+/** The file of it that npm writes last. @param {string} name */
+const done = (name) => join(cached(name), "node_modules", ".package-lock.json");
+
+/**
+ * The program of a runtime if the cache has it.
+ * @param {import("./columns.mjs").RuntimeColumn} column
+ * @returns {[string, ...string[]] | undefined}
+ */
+export function cachedRuntime({ name, version, packages, program, args }) {
+  const from = packages[platform];
+  const one = `${name}-${version}`;
+  if (from === undefined || !existsSync(done(one))) return undefined;
+  return [join(cached(one), "node_modules", from, program), ...args];
+}
+
 /**
  * The program of a runtime: from the cache, else from npm, which checks the hash of the package. No script of it runs.
  * @param {import("./columns.mjs").RuntimeColumn} column
@@ -12,7 +32,6 @@ import { alone, step } from "../steps.mjs";
  * @returns {Promise<[string, ...string[]]>}
  */
 export async function runtimeOf({ name, version, packages, program, args }, env) {
-  const platform = `${process.platform}-${process.arch}`;
   const from = packages[platform];
   if (from === undefined) throw new SetupError(`${name}: no package on npm has it for ${platform}.`);
   const folder = await npmPackage(`${name}-${version}`, from, version, env);
@@ -29,11 +48,10 @@ export async function runtimeOf({ name, version, packages, program, args }, env)
  * @param {NodeJS.ProcessEnv} env
  */
 export async function npmPackage(name, from, version, env) {
-  const target = join(cacheDir, "matrix", name);
+  const target = cached(name);
   const folder = join(target, "node_modules", from);
-  const done = join(target, "node_modules", ".package-lock.json"); // npm writes it last
   await alone(async () => {
-    if (existsSync(done)) return;
+    if (existsSync(done(name))) return;
     rmSync(target, { recursive: true, force: true });
     mkdirSync(target, { recursive: true });
     const [command, ...args] = npmCommand(env);

@@ -38,7 +38,7 @@ export async function smoke(env, { names, runtime, others = {} }) {
       const problem =
         manifest.bin === undefined
           ? await runQuickStart(own, readFileSync(join(source, "README.md"), "utf8"), userEnv, runtime)
-          : await doctor(own, name, server.url, userEnv, runtime);
+          : await doctor(own, join("node_modules", name, "dist", "main.js"), userEnv, runtime);
       say(`${problem === undefined ? "ok    " : "FAILED"}  ${name}\n${problem === undefined ? "" : `${problem}\n`}`);
       if (problem !== undefined) failures.push(name);
     }
@@ -50,14 +50,13 @@ export async function smoke(env, { names, runtime, others = {} }) {
 }
 
 /**
+ * Runs the doctor of the command line. Returns what it printed if that is not as it should be.
  * @param {string} folder
- * @param {string} name
- * @param {string} url
- * @param {NodeJS.ProcessEnv} env
- * @param {[string, ...string[]]} runtime
+ * @param {string} main The built program.
+ * @param {NodeJS.ProcessEnv} env With `REDIS_URL`.
+ * @param {readonly [string, ...string[]]} runtime
  */
-async function doctor(folder, name, url, env, [program, ...first]) {
-  const main = join("node_modules", name, "dist", "main.js");
-  const { stdout, output } = await capture(program, [...first, main, "doctor", "--url", url], { cwd: folder, env });
+export async function doctor(folder, main, env, [program, ...first]) {
+  const { stdout, output } = await capture(program, [...first, main, "doctor"], { cwd: folder, env });
   return /^\d+ checks: \d+ ok/m.test(stdout) ? undefined : output;
 }

@@ -22,6 +22,9 @@ export function quickStart(readme) {
 /** Numbers that differ from run to run, such as versions and times, are compared as numbers only. @param {string} line */
 const shape = (line) => line.replace(/\d+(?:\.\d+)+/g, "0.0");
 
+/** Whether a program printed the lines of its comments. @param {readonly string[]} said @param {string} stdout */
+export const isAsSaid = (said, stdout) => said.map(shape).join("\n") === shape(stdout.trim());
+
 /**
  * Runs a README's first program in a folder where its packages are installed, as plain JavaScript.
  * @param {string} folder
@@ -39,9 +42,7 @@ export async function runQuickStart(folder, readme, env, [program, ...first] = [
   const { stdout, stderr, code } = await run(program, [...first, ...args], { cwd: folder, env });
   if (isTest) return code === 0 && /^ +Tests +1 passed/m.test(stdout) ? undefined : stdout + stderr;
   if (start.said.length === 0) return "the program of the README does not say what it prints";
-  const lines = stdout.trim().split("\n");
-  const isAsSaid = start.said.map(shape).join("\n") === lines.map(shape).join("\n");
-  if (isAsSaid && code === 0 && stderr === "") return undefined;
+  if (isAsSaid(start.said, stdout) && code === 0 && stderr === "") return undefined;
   return `the README says\n${start.said.join("\n")}\nand the program, which ended with ${code}, printed\n${stdout}${stderr}`;
 }
 
@@ -51,7 +52,7 @@ export async function runQuickStart(folder, readme, env, [program, ...first] = [
  * @param {{ cwd: string, env: NodeJS.ProcessEnv }} options
  * @returns {Promise<{ stdout: string, stderr: string, code: number }>}
  */
-const run = (command, args, options) =>
+export const run = (command, args, options) =>
   new Promise((resolve) => {
     execFile(command, args, { ...options, timeout: 120_000 }, (error, stdout, stderr) =>
       resolve({ stdout, stderr, code: typeof error?.code === "number" ? error.code : error ? -1 : 0 }),
