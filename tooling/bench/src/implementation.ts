@@ -1,5 +1,8 @@
 // A library with one set of settings, behind the small interface of its package's benchmarks.
 
+import type { ClientName } from "@tooling/lab";
+import { type Connect, connectOf } from "./clients.js";
+
 /** As the parent process knows it. */
 export interface Implementation {
   /** Unique. */
@@ -8,6 +11,8 @@ export interface Implementation {
   readonly opens?: string;
   /** Another checkout, whose builds of our packages the worker process loads. */
   readonly checkout?: string;
+  /** The client of Redis on which our packages run. @default "ioredis" */
+  readonly client?: ClientName;
   /** `kit`, `floor`, or `<name@version>`. Several implementations of one peer differ in their settings. */
   readonly peer: string;
   /** Whether the settings are the peer's own defaults, as far as the case can be run with them at all. */
@@ -23,8 +28,13 @@ export interface Definition<Opened, Setup = void> {
   /** @default false */
   readonly isDefaults?: boolean;
   readonly settings: string | ((setup: Setup) => string);
-  /** `urlsBeside`: of further servers, if the case has them. */
-  readonly open: (url: string, setup: Setup, urlsBeside: readonly string[]) => Opened | Promise<Opened>;
+  /** `connect`: makes the client that our packages are given; `urlsBeside`: of further servers, if the case has them. */
+  readonly open: (
+    url: string,
+    setup: Setup,
+    connect: Connect,
+    urlsBeside: readonly string[],
+  ) => Opened | Promise<Opened>;
 }
 
 /** The implementations of a package. */
@@ -37,6 +47,7 @@ export interface Catalog<Opened, Setup> {
     readonly url: string;
     readonly urlsBeside: readonly string[];
     readonly setup: unknown;
+    readonly client?: ClientName | undefined;
   }): Promise<Opened>;
 }
 
@@ -54,7 +65,7 @@ export const catalogOf = <Opened, Setup = void>(
   };
   return {
     pick: (ids, setup) => ({ implementations: ids.map((id) => implementationOf(id, setup)), setup }),
-    open: async ({ implementation, url, urlsBeside, setup }) =>
-      await find(implementation).open(url, setup as Setup, urlsBeside),
+    open: async ({ implementation, url, urlsBeside, setup, client }) =>
+      await find(implementation).open(url, setup as Setup, connectOf(client), urlsBeside),
   };
 };

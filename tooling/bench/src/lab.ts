@@ -4,12 +4,15 @@ import { type RedisNode, type RedisServer, startRedis } from "@kit/testing";
 import { end } from "@tooling/lab";
 import type { Implementation } from "./implementation.js";
 
+/** The checkout whose build of our packages is loaded, if it is not this one, and the client that they run on, if it is not ioredis. */
+export type Side = Pick<Implementation, "checkout" | "client">;
+
 /** The parent's first message to a worker. */
 export interface Opening {
   readonly package: string;
   readonly implementation: string;
-  /** The checkouts whose builds of our packages are loaded, one for each side; undefined is this one. */
-  readonly checkouts: readonly (string | undefined)[];
+  /** What our packages are on each side. */
+  readonly sides: readonly Side[];
   readonly url: string;
   /** Of the further servers. */
   readonly urlsBeside: readonly string[];
@@ -21,7 +24,7 @@ export interface Opening {
 /** The following messages, one at a time or several. */
 export interface Order {
   readonly id: number;
-  /** The build that does it. */
+  /** The number of the side that does it. */
   readonly side: number;
   readonly job: string;
   readonly task: unknown;
@@ -86,11 +89,11 @@ export class Worker {
   }
 }
 
-/** The processes of one implementation, or of one of its builds. */
+/** The processes of one implementation, or of one of its sides. */
 export class Team {
   /** The implementation's id. */
   readonly implementation: string;
-  /** The same for two builds of one implementation. */
+  /** The same for both sides of one implementation. */
   readonly opened: string;
   readonly workers: readonly Worker[];
   readonly #side: number;
@@ -149,7 +152,7 @@ export class Lab implements AsyncDisposable {
     return new Lab(packageName, await startRedis());
   }
 
-  /** Starts the processes of an implementation, or of several builds of one: they share the processes, and each is a team. */
+  /** Starts the processes of an implementation, or of two sides of one: they share the processes, and each is a team. */
   async start(
     builds: readonly Implementation[],
     {
@@ -160,10 +163,13 @@ export class Lab implements AsyncDisposable {
   ): Promise<Team[]> {
     while (this.#servers.length < servers) this.#beside.push(await startRedis());
     const [{ id, opens = id } = { id: "" }] = builds;
-    const checkouts = builds.map(({ checkout }) => checkout);
+    const sides = builds.map(({ checkout, client }): Side => ({
+      ...(checkout !== undefined && { checkout }),
+      ...(client !== undefined && { client }),
+    }));
     const urlsBeside = this.#beside.slice(0, servers - 1).map(({ url }) => url);
     const { url } = this.server;
-    const opening = { package: this.#package, implementation: opens, checkouts, url, urlsBeside, setup };
+    const opening = { package: this.#package, implementation: opens, sides, url, urlsBeside, setup };
     const workers = Array.from({ length: processes }, (_, index) => new Worker({ ...opening, index }));
     for (const worker of workers) this.#workers.add(worker);
     return builds.map((build, side) => new Team(build, workers, side));

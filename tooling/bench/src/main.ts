@@ -1,6 +1,5 @@
 // npm run bench -- <package>: see `usage` in options.ts.
 import { cpus, loadavg, platform, release, totalmem } from "node:os";
-import { againstBefore, runSlices } from "./before.js";
 import { keep, keepProfile } from "./keep.js";
 import { Lab } from "./lab.js";
 import { type Options, parseOptions, usage, UsageError } from "./options.js";
@@ -9,6 +8,7 @@ import { type EntryReport, entryReport, type Report, table } from "./report.js";
 import { type Plan, runCase } from "./rounds.js";
 import type { Case, Suite } from "./suite.js";
 import { loadSuite, suiteNames } from "./suites.js";
+import { againstBefore, againstIoredis, runSlices } from "./turns.js";
 
 const matches = ({ entries }: Case, pattern: string): boolean =>
   entries.some(({ name }) => name.toLowerCase().includes(pattern.toLowerCase()));
@@ -33,7 +33,7 @@ const run = async (options: Options, suite: Suite, say: Plan["say"]): Promise<Re
   const reports: EntryReport[] = [];
   for (const one of cases) {
     const plan = { rounds, scale, say };
-    const isSliced = options.before !== undefined && one.operation !== undefined;
+    const isSliced = one.operation !== undefined && one.implementations.some(({ opens }) => opens !== undefined);
     const runs = await (isSliced ? runSlices(lab, one, one.operation, plan) : runCase(lab, one, plan));
     const entries = one.entries.map((entry) => entryReport(entry, runs));
     const isAskedFor = options.profile !== undefined && matches(one, options.profile);
@@ -80,6 +80,14 @@ const run = async (options: Options, suite: Suite, say: Plan["say"]): Promise<Re
 // Progress goes to stderr; stdout is for the result.
 const say = (text: string): void => void (process.stderr.isTTY && process.stderr.write(`\r\x1b[2K${text}`));
 
+/** What is measured of a suite. */
+const measured = (suite: Suite, { before, client }: Options): Suite => {
+  if (before !== undefined) return againstBefore(suite, before);
+  if (client === "ioredis") return suite;
+  if (suite.needsIoredis) throw new UsageError(`The benchmarks of ${suite.package} need ioredis`);
+  return againstIoredis(suite, client);
+};
+
 const main = async (args: readonly string[]): Promise<void> => {
   const [first, ...rest] = args;
   if (first === "costs" && !rest.includes("--help")) {
@@ -91,7 +99,7 @@ const main = async (args: readonly string[]): Promise<void> => {
   const options = parseOptions(args, suiteNames());
   if (!options) return void process.stdout.write(usage);
   const whole = await loadSuite(options.package);
-  const suite = options.before === undefined ? whole : againstBefore(whole, options.before);
+  const suite = measured(whole, options);
   const report = await run(options, suite, say);
   say("");
   if (options.save) process.stderr.write(`Kept in ${keep(report)}\n`);

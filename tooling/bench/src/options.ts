@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { type ClientName, clientNames, isClientName } from "@tooling/lab";
 
 export interface Options {
   readonly package: string;
@@ -11,6 +12,8 @@ export interface Options {
   readonly save: boolean;
   /** A built checkout of an earlier state, to be measured in place of the peers. */
   readonly before: string | undefined;
+  /** The client that our packages run on; any but ioredis is measured beside ioredis, in place of the peers. */
+  readonly client: ClientName;
   /** The case to profile, by the same rule as `pattern`. */
   readonly profile: string | undefined;
   readonly scale: number;
@@ -28,6 +31,7 @@ export const usage: string = `npm run bench -- <package> [options]
   --json             one JSON object on stdout instead of the table
   --save             keep the result and its plots in apps/docs/bench
   --before DIR       ours alone, against the build in another checkout: DIR after \`npm run setup\`
+  --client NAME      ours alone, on another client of Redis against ioredis: ${clientNames.join(", ")}
   --profile PATTERN  write a CPU profile of ours in these cases to .cache/bench, and print what is hottest
   --scale F          measure only F of the usual time, to see that all runs; the figures then say nothing
   --help             this text
@@ -72,6 +76,7 @@ export const parseOptions = (args: readonly string[], packages: readonly string[
         json: { type: "boolean", default: false },
         save: { type: "boolean", default: false },
         before: { type: "string" },
+        client: { type: "string", default: "ioredis" },
         profile: { type: "string" },
         scale: { type: "string", default: "1" },
         help: { type: "boolean", short: "h" },
@@ -89,8 +94,13 @@ export const parseOptions = (args: readonly string[], packages: readonly string[
   if (more.length > 0) throw new UsageError(`One package at a time, got also "${more.join(" ")}"`);
   const scale = number("scale", values.scale, (value) => value > 0 && value <= 1, "above 0 and at most 1");
   // The docs show the kept result: all cases of a package, at full length.
-  if (values.save && (values.case !== undefined || values.before !== undefined || scale < 1))
-    throw new UsageError("--save keeps a whole run: leave out --case, --before and --scale");
+  const { client } = values;
+  if (!isClientName(client))
+    throw new UsageError(`Expected --client to be ${clientNames.join(" or ")}, got "${client}"`);
+  if (values.before !== undefined && client !== "ioredis")
+    throw new UsageError("Either --before or --client: each measures ours against ours");
+  if (values.save && (values.case !== undefined || values.before !== undefined || client !== "ioredis" || scale < 1))
+    throw new UsageError("--save keeps a whole run: leave out --case, --before, --client and --scale");
   return {
     package: name,
     pattern: values.case,
@@ -98,6 +108,7 @@ export const parseOptions = (args: readonly string[], packages: readonly string[
     json: values.json,
     save: values.save,
     before: checkoutOf(values.before),
+    client,
     profile: values.profile,
     scale,
   };

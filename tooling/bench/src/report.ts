@@ -119,7 +119,7 @@ const checkResult = (check: Check, kit: Figure, ratios: ReadonlyMap<string, numb
 
 /** Undefined unless two builds of ours were measured. */
 const turnsOf = (runs: readonly CaseRun[], entry: Entry): Turns | undefined => {
-  const before = runs.find(({ implementation }) => implementation.checkout !== undefined);
+  const before = runs.find(({ implementation }) => implementation.opens !== undefined);
   const ours = runs.find((run) => run !== before);
   if (!before || !ours) return undefined;
   const theirs = valuesOf(before, entry.name);

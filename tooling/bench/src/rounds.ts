@@ -79,9 +79,9 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
       const together: Team[] = [];
       for (const implementation of order)
         await attempt(implementation.id, async () => together.push(await teamOf(implementation)));
-      // Two builds of ours have the same keys, so they take turns.
-      const hasBuilds = order.some(({ checkout }) => checkout !== undefined);
-      for (const teams of hasBuilds ? together.map((team) => [team]) : [together]) {
+      // Two sides of ours have the same keys, so they take turns.
+      const hasSides = order.some(({ opens }) => opens !== undefined);
+      for (const teams of hasSides ? together.map((team) => [team]) : [together]) {
         await lab.clear();
         for (const [id, outcome] of await one.together(teams, lab, scale)) {
           if (outcome instanceof Error) failed.set(id, messageOf(outcome));

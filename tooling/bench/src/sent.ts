@@ -1,5 +1,5 @@
 // Counts commands where they leave a client, since the server's counters include the commands inside scripts.
-import { now } from "@tooling/lab";
+import { nodeRedisMethods, now } from "@tooling/lab";
 import { Redis } from "ioredis";
 
 const byName = new Map<string, number>();
@@ -7,15 +7,32 @@ let total = 0;
 let instants: number[] | undefined;
 const listeners = new Set<() => void>();
 
-const send = Redis.prototype.sendCommand;
-Redis.prototype.sendCommand = function (this: Redis, ...args: Parameters<typeof send>) {
-  const name = args[0].name.toLowerCase();
+const count = (command: string): void => {
+  const name = command.toLowerCase();
   total++;
   instants?.push(now());
   for (const listener of listeners) listener();
   byName.set(name, (byName.get(name) ?? 0) + 1);
+};
+
+const send = Redis.prototype.sendCommand;
+Redis.prototype.sendCommand = function (this: Redis, ...args: Parameters<typeof send>) {
+  count(args[0].name);
   return send.apply(this, args);
 };
+
+const countOnNodeRedis = async (): Promise<void> => {
+  const methods = await nodeRedisMethods();
+  const { sendCommand } = methods;
+  methods.sendCommand = function (this: unknown, args, ...more) {
+    count(String(args[0]));
+    return sendCommand.call(this, args, ...more);
+  };
+};
+
+let counting: Promise<void> | undefined;
+/** From then on the commands of node-redis' clients are counted, too. */
+export const alsoOnNodeRedis = (): Promise<void> => (counting ??= countOnNodeRedis());
 
 /** The commands that all clients of this process have sent so far. */
 export const sent = (): number => total;

@@ -1,6 +1,7 @@
 // The parts of a package's benchmarks. A case is a workload that knows nothing of libraries. It may yield several entries:
 // what is printed and kept.
 import type { Implementation } from "./implementation.js";
+import type { ClientName } from "@tooling/lab";
 import type { Lab, Opening, Team } from "./lab.js";
 import type { Operation } from "./operation.js";
 
@@ -87,6 +88,8 @@ export type Case = CaseAlone | CaseTogether;
 
 export interface Suite {
   readonly package: string;
+  /** Whether it measures what only ioredis has, and cannot run on another client. @default false */
+  readonly needsIoredis?: boolean;
   readonly cases: readonly Case[];
 }
 
@@ -95,5 +98,5 @@ export type Jobs = Readonly<Record<string, (task: never) => unknown>> & {
   readonly operation?: (task: never) => Operation | Promise<Operation>;
 };
 
-/** Opens an implementation in a worker process. */
-export type OpenJobs = (opening: Opening) => Promise<Jobs>;
+/** Opens an implementation in a worker process; `client`: the one that our packages run on, if it is not ioredis. */
+export type OpenJobs = (opening: Opening & { readonly client?: ClientName | undefined }) => Promise<Jobs>;

@@ -1,41 +1,60 @@
-// Ours against an earlier state of ours: the same cases, one build of our packages beside the other. A case that counts an
-// operation is measured in slices: both builds are in the same processes and take turns, so that a noisy moment hits both.
+// Ours against ours: the same cases, with another build of our packages or another client of Redis beside it. A case that counts
+// an operation is measured in slices: both sides are in the same processes and take turns, so that a noisy moment hits both.
+import type { ClientName } from "@tooling/lab";
 import type { Implementation } from "./implementation.js";
 import type { Lab, Team } from "./lab.js";
 import { rateOf, runAll } from "./rates.js";
 import { type CaseRun, messageOf, type Plan, type Ran } from "./rounds.js";
 import { atLeast, type Case, type Suite } from "./suite.js";
 
-const peer = "before";
+/** One side of ours. */
+type SideOf = (ours: Implementation) => Implementation;
 
-/** A case of ours alone, which the build in `checkout` runs as well. */
-const twice = (one: Case, checkout: string): Case => ({
-  ...one,
-  // In slices nothing but the operation is measured.
-  entries: (one.operation === undefined ? one.entries : one.entries.slice(0, 1)).map((entry) => ({
-    ...entry,
-    goal: atLeast({ [peer]: 0.95 }),
-    floor: undefined,
+/** Ours alone, as one side and as another, which stands for the peer of the name. */
+const twice = ({ cases, ...suite }: Suite, peer: string, goal: number, side: SideOf, other: SideOf): Suite => ({
+  ...suite,
+  cases: cases.map((one) => ({
+    ...one,
+    // In slices nothing but the operation is measured.
+    entries: (one.operation === undefined ? one.entries : one.entries.slice(0, 1)).map((entry) => ({
+      ...entry,
+      goal: atLeast({ [peer]: goal }),
+      floor: undefined,
+    })),
+    implementations: one.implementations
+      .filter((implementation) => implementation.peer === "kit")
+      .flatMap((ours): Implementation[] => [
+        side(ours),
+        { ...other(ours), id: `${ours.id} ${peer}`, peer, opens: ours.id },
+      ]),
   })),
-  implementations: one.implementations
-    .filter((implementation) => implementation.peer === "kit")
-    .flatMap((ours): Implementation[] => [
-      ours,
-      { ...ours, id: `${ours.id} ${peer}`, peer, opens: ours.id, checkout, settings: `the build in ${checkout}` },
-    ]),
 });
 
 /** The cases of a suite, without its peers and with a build of ours from another checkout. */
-export const againstBefore = ({ cases, ...suite }: Suite, checkout: string): Suite => ({
-  ...suite,
-  cases: cases.map((one) => twice(one, checkout)),
-});
+export const againstBefore = (suite: Suite, checkout: string): Suite =>
+  twice(
+    suite,
+    "before",
+    0.95,
+    (ours) => ours,
+    (ours) => ({ ...ours, checkout, settings: `the build in ${checkout}` }),
+  );
+
+/** The cases of a suite, without its peers: ours on a client, and ours on ioredis. */
+export const againstIoredis = (suite: Suite, client: ClientName): Suite =>
+  twice(
+    suite,
+    "ioredis",
+    0.8,
+    (ours) => ({ ...ours, client, settings: `on ${client}; ${ours.settings}` }),
+    (ours) => ours,
+  );
 
 const [warmUpMs, sliceMs] = [800, 60];
-/** An even number, so that each build is first as often as the other. */
+/** An even number, so that each side is first as often as the other. */
 const pairsPerRound = 12;
 
-/** Measures the builds of a case by turns. In each round the server is emptied once, before the first slice. */
+/** Measures the sides of a case by turns. In each round the server is emptied once, before the first slice. */
 export const runSlices = async (
   lab: Lab,
   one: Case,

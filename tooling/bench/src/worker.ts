@@ -1,4 +1,4 @@
-// A client process: opens one implementation, or two builds of it, then does what the parent asks for.
+// A client process: opens one implementation, or two sides of it, then does what the parent asks for.
 import { Session } from "node:inspector/promises";
 import { register } from "node:module";
 import type { Answer, Opening, Order } from "./lab.js";
@@ -37,17 +37,17 @@ const withCommon = (jobs: Jobs): Jobs => {
 };
 
 const open = async (opening: Opening, side: number): Promise<Jobs> => {
-  const checkout = opening.checkouts[side];
+  const { checkout, client } = opening.sides[side] ?? {};
   const jobs = await loadJobs(opening.package, checkout);
-  // Builds have the same keys, so each has a database of its own.
+  // Both sides have the same keys, so each has a database of its own.
   const databaseOf = (url: string): string => (side === 0 ? url : `${url}/${String(side)}`);
   const { url, urlsBeside } = opening;
-  return withCommon(await jobs({ ...opening, url: databaseOf(url), urlsBeside: urlsBeside.map(databaseOf) }));
+  return withCommon(await jobs({ ...opening, client, url: databaseOf(url), urlsBeside: urlsBeside.map(databaseOf) }));
 };
 
 process.once("message", (opening: Opening) => {
-  if (opening.checkouts.some((checkout) => checkout !== undefined)) register("./checkout.js", import.meta.url);
-  const sides = opening.checkouts.map((_, side) => open(opening, side));
+  if (opening.sides.some(({ checkout }) => checkout !== undefined)) register("./checkout.js", import.meta.url);
+  const sides = opening.sides.map((_, side) => open(opening, side));
   // The first answer of a side reports it.
   for (const side of sides) side.catch(() => undefined);
   process.on("message", (order: Order) => {

@@ -132,6 +132,21 @@ describe("npm run bench", { timeout: 300_000 }, () => {
     expect((JSON.parse(stdout) as Report).cases[0]?.turns).toMatchObject({ of: "rounds", pairs: 1 });
   });
 
+  it("measures ours on another client beside ours on ioredis, and counts the commands of both", async () => {
+    const { stdout } = await bench("lock", "--case", "uncontended c=1", "--client", "node-redis", "--json", ...cut);
+    const [entry] = (JSON.parse(stdout) as Report).cases;
+    expect(Object.keys(entry?.peers ?? {})).toEqual(["ioredis"]);
+    expect(entry?.settings["kit"]).toMatch(/^on node-redis; /);
+    expect(entry?.turns).toMatchObject({ of: "slices", pairs: 12 });
+    expect(entry?.ratio["ioredis"]).toBeGreaterThan(0);
+    const rounds = await measured(["lock", "--case", "contended 16x4", "--client", "node-redis"]);
+    const commands = rounds.cases.find(({ case: name }) => name === "contended commands per hand-off");
+    for (const figure of [commands?.kit, commands?.peers["ioredis"]])
+      expect(figure && "median" in figure && figure.median).toBeGreaterThan(1);
+    const { code, stderr } = await bench("core", "--client", "node-redis");
+    expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining("core need ioredis") });
+  });
+
   it("prints its usage for --help", async () => {
     expect(await bench("--help")).toEqual({ code: 0, stdout: usage, stderr: "" });
   });

@@ -12,6 +12,7 @@ describe("options", () => {
       json: false,
       save: false,
       before: undefined,
+      client: "ioredis",
       profile: undefined,
       scale: 1,
     });
@@ -40,6 +41,8 @@ describe("options", () => {
     [["lock", "--save", "--case", "c=1"], "--save keeps a whole run"],
     [["lock", "--save", "--scale", "0.1"], "--save keeps a whole run"],
     [["lock", "--before", "/nowhere"], "Expected --before to be a checkout"],
+    [["lock", "--client", "redis"], 'Expected --client to be ioredis or node-redis, got "redis"'],
+    [["lock", "--client", "node-redis", "--save"], "--save keeps a whole run"],
   ])("refuses %j", (args, message) => {
     expect(() => parse(...args)).toThrow(UsageError);
     expect(() => parse(...args)).toThrow(message);

@@ -61,6 +61,7 @@ const marketCase = (way: Way, peers: readonly string[], goal?: readonly Check[])
 });
 
 export const suite: Suite = {
+  needsIoredis: true,
   package: "marketplace",
   cases: [
     marketCase("WATCH", ["classic WATCH"]),

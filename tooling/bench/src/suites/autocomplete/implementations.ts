@@ -40,9 +40,9 @@ const index = "guild";
 const kit: Definition = {
   id: "kit",
   settings: "one index, limit 10; folds the query, gives displayed text and highlighted ranges",
-  open: async (url, { order, match }) => {
+  open: async (url, { order, match }, connect) => {
     const { createPrefixIndex } = await import("@kit/autocomplete");
-    const names = createPrefixIndex(await connected(url), index, { order, match });
+    const names = createPrefixIndex(await connect(url), index, { order, match });
     return {
       load: async (all) => void (await names.putMany(all)),
       rebuild: async (all) => void (await names.rebuild(all)),

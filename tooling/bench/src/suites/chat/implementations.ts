@@ -41,10 +41,10 @@ const forEach = async (count: number, work: (index: number) => Promise<unknown>)
 const kit: Definition = {
   id: "kit",
   settings: "everything on, 16 shards, retain 1,000,000; 500 a page, by token; acknowledged a page at once",
-  open: async (url) => {
+  open: async (url, _setup, connect) => {
     const { createChat } = await import("@kit/chat");
     const { slotOf } = await import("@kit/core/toolkit");
-    const chat = createChat<string>(await connected(url));
+    const chat = createChat<string>(await connect(url));
     let token: string | undefined;
     const next = async (): Promise<Awaited<ReturnType<typeof chat.fetch>>> => {
       const page = await chat.fetch(reader, { token, limit: pageSize });

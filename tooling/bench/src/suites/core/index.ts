@@ -93,6 +93,7 @@ const tracingCase = oneProcess(
 );
 
 export const suite: Suite = {
+  needsIoredis: true,
   package: "core",
   cases: [
     absenceCase("Redis absent, refused", false, "connecting to a port that refuses"),

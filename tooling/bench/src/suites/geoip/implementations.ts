@@ -34,9 +34,9 @@ const kit = (id: string, settings: string, cachePages: number): Definition => ({
   id,
   peer: "kit",
   settings,
-  open: async (url) => {
+  open: async (url, _setup, connect) => {
     const { createGeoIp, geoLite2, importGeoIp } = await import("@kit/geoip");
-    const redis = await connected(url);
+    const redis = await connect(url);
     const geo = createGeoIp(redis, "city", { cachePages });
     const importOf = async (rows: number): Promise<() => Promise<number>> => {
       const [blocks, locations] = [unnamedFile(blocksFile(rows)), unnamedFile(locationsFile())];

@@ -21,10 +21,10 @@ import { severalNamesDefinitions } from "./several-names.js";
 const kit: Definition = {
   id: "kit",
   settings: "defaults but deadlineMs: 20000; renewed each third of the lease, fencing on, in order of arrival",
-  open: async (url, { leaseMs, renew }) => {
+  open: async (url, { leaseMs, renew }, connect) => {
     const { createLock } = await import("@kit/lock");
     const { keyspace } = await import("@kit/core");
-    const lock = createLock(await connected(url), { leaseMs, renew, deadlineMs: 20_000 });
+    const lock = createLock(await connect(url), { leaseMs, renew, deadlineMs: 20_000 });
     const using: LockCaller["using"] = async (name, routine) => {
       const lease = await lock.acquire(name);
       try {

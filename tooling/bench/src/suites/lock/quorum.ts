@@ -1,6 +1,5 @@
 // A lock on three independent servers: ours, a peer, and the fewest commands.
 import { createHash, randomUUID } from "node:crypto";
-import type { Redis } from "ioredis";
 import { pinned } from "../../pins.js";
 import { connected } from "../../loops/caller.js";
 import { compareAndDelete, type Definition, type LockCaller, type LockSetup, neverTold } from "./lock-caller.js";
@@ -9,13 +8,17 @@ import { compareAndDelete, type Definition, type LockCaller, type LockSetup, nev
 export const nodeTimeoutMs = 30;
 
 /** A client for each server, on a connection of its own. */
-const clientsOf = async (urls: readonly string[], { isLastSilent = false }: LockSetup): Promise<Redis[]> => {
-  const clients = await Promise.all(urls.slice(0, -1).map(connected));
+const clientsOf = async <Client>(
+  urls: readonly string[],
+  { isLastSilent = false }: LockSetup,
+  connect: (url: string) => Promise<Client>,
+): Promise<Client[]> => {
+  const clients = await Promise.all(urls.slice(0, -1).map(connect));
   const last = urls.at(-1) ?? "";
-  if (!isLastSilent) return [...clients, await connected(last)];
+  if (!isLastSilent) return [...clients, await connect(last)];
   const { FaultProxy } = await import("@kit/testing");
   const proxy = await FaultProxy.start({ port: Number(new URL(last).port) });
-  const client = await connected(proxy.url);
+  const client = await connect(proxy.url);
   proxy.up.hole = proxy.down.hole = true;
   return [...clients, client];
 };
@@ -24,11 +27,11 @@ const kit: Definition = {
   id: "quorum lock",
   peer: "kit",
   settings: `defaults but deadlineMs: 20000, restartGuardMs: 0 (the servers are new), nodeTimeoutMs: ${String(nodeTimeoutMs)}`,
-  open: async (url, setup, urlsBeside) => {
+  open: async (url, setup, connect, urlsBeside) => {
     const { createQuorumLock } = await import("@kit/lock/quorum");
     const { leaseMs, renew } = setup;
     const options = { leaseMs, renew, deadlineMs: 20_000, restartGuardMs: 0, nodeTimeoutMs };
-    const lock = createQuorumLock(await clientsOf([url, ...urlsBeside], setup), options);
+    const lock = createQuorumLock(await clientsOf([url, ...urlsBeside], setup, connect), options);
     const using: LockCaller["using"] = (name, routine) => lock.using(name, () => routine(neverTold));
     return { caller: () => ({ using }), renews: true, leaseKey: (name) => name };
   },
@@ -38,9 +41,9 @@ const redlock5: Definition = {
   id: "redlock5 of 3 servers",
   peer: pinned("redlock5"),
   settings: "using(), renewed; goes on with the answers of a majority",
-  open: async (url, setup, urlsBeside) => {
+  open: async (url, setup, _connect, urlsBeside) => {
     const { default: Redlock5 } = await import("redlock5");
-    const redlock = new Redlock5(await clientsOf([url, ...urlsBeside], setup));
+    const redlock = new Redlock5(await clientsOf([url, ...urlsBeside], setup, connected));
     const using: LockCaller["using"] = (name, routine) =>
       redlock.using([name], setup.leaseMs, async () => routine(neverTold));
     return { caller: () => ({ using }), renews: true, leaseKey: (name) => name };
@@ -62,8 +65,8 @@ const raw: Definition = {
   peer: "floor",
   settings:
     "SET NX PX on three servers at once, then compare-and-delete by EVALSHA on all; two answers are enough; no waiting, validity, renewal or clean-up",
-  open: async (url, setup, urlsBeside) => {
-    const clients = await clientsOf([url, ...urlsBeside], setup);
+  open: async (url, setup, _connect, urlsBeside) => {
+    const clients = await clientsOf([url, ...urlsBeside], setup, connected);
     const sha = createHash("sha1").update(compareAndDelete).digest("hex");
     await majority(clients.map((redis) => redis.script("LOAD", compareAndDelete)));
     const using: LockCaller["using"] = async (name, routine) => {

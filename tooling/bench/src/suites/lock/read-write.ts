@@ -1,14 +1,14 @@
 // The read/write lock of ours, the plain lock in its place, and the least that such a lock costs.
-import { connected, pushed } from "../../loops/caller.js";
+import { pushed } from "../../loops/caller.js";
 import { type Definition, neverTold, type LockCaller } from "./lock-caller.js";
 
 const kit: Definition = {
   id: "read/write lock",
   peer: "kit",
   settings: "defaults but deadlineMs: 20000; fencing for writers, in order of arrival",
-  open: async (url, { leaseMs, renew }) => {
+  open: async (url, { leaseMs, renew }, connect) => {
     const { createReadWriteLock } = await import("@kit/lock/read-write");
-    const lock = createReadWriteLock(await connected(url), { leaseMs, renew, deadlineMs: 20_000 });
+    const lock = createReadWriteLock(await connect(url), { leaseMs, renew, deadlineMs: 20_000 });
     const using: LockCaller["using"] = (name, routine, isReader = false) =>
       (isReader ? lock.read : lock.write).using(name, () => routine(neverTold));
     return { caller: () => ({ using }), renews: true, leaseKey: (name) => name };
@@ -18,9 +18,9 @@ const kit: Definition = {
 const plain: Definition = {
   id: "plain lock",
   settings: "createLock for readers and writers alike; defaults but deadlineMs: 20000",
-  open: async (url, { leaseMs, renew }) => {
+  open: async (url, { leaseMs, renew }, connect) => {
     const { createLock } = await import("@kit/lock");
-    const lock = createLock(await connected(url), { leaseMs, renew, deadlineMs: 20_000 });
+    const lock = createLock(await connect(url), { leaseMs, renew, deadlineMs: 20_000 });
     const using: LockCaller["using"] = (name, routine) => lock.using(name, () => routine(neverTold));
     return { caller: () => ({ using }), renews: true, leaseKey: (name) => name };
   },

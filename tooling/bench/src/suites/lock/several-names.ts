@@ -16,9 +16,9 @@ const kit: Definition = {
   id: "acquireAll",
   peer: "kit",
   settings: "usingAll; defaults but deadlineMs: 20000; a fencing token a name",
-  open: async (url, { leaseMs, renew }) => {
+  open: async (url, { leaseMs, renew }, connect) => {
     const { createLock } = await import("@kit/lock");
-    const lock = createLock(await connected(url), { leaseMs, renew, deadlineMs: 20_000 });
+    const lock = createLock(await connect(url), { leaseMs, renew, deadlineMs: 20_000 });
     return implementationOf((names, routine) => lock.usingAll(names, () => routine(neverTold)));
   },
 };
@@ -26,9 +26,9 @@ const kit: Definition = {
 const inTurn: Definition = {
   id: "acquires in turn",
   settings: "createLock, one acquire after the other, then one release after the other",
-  open: async (url, { leaseMs, renew }) => {
+  open: async (url, { leaseMs, renew }, connect) => {
     const { createLock } = await import("@kit/lock");
-    const lock = createLock(await connected(url), { leaseMs, renew, deadlineMs: 20_000 });
+    const lock = createLock(await connect(url), { leaseMs, renew, deadlineMs: 20_000 });
     return implementationOf(async (names, routine) => {
       const leases = [];
       for (const name of names) leases.push(await lock.acquire(name));

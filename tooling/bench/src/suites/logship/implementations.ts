@@ -46,9 +46,9 @@ const kit: Definition = {
   id: "kit",
   settings:
     "chunks of 131,060 bytes, 16 written at once, 1 MiB fetched ahead; CRC-32 of chunks and text, SHA-256 of the text",
-  open: async (url, { codec, passThrough }) => {
+  open: async (url, { codec, passThrough }, connect) => {
     const { createReceiver, createShipper } = await import("@kit/logship");
-    const redis = await connected(url);
+    const redis = await connect(url);
     let [channel, consumer] = [0, 0];
     const name = (): string => `bench-${String(channel)}`;
     const receiving = (options = {}): ReturnType<typeof createReceiver> =>

@@ -74,14 +74,14 @@ const schedulesOn = (schedules: Schedules): NonNullable<BenchQueue["schedules"]>
 const kit: Definition = {
   id: "kit",
   settings: "defaults but deadlineMs: 20000; where a case says strict or ack each: strict: true, ack: each",
-  open: async (url, { keepsHistory = false, reportsProgress = false, ...setup }) => {
+  open: async (url, { keepsHistory = false, reportsProgress = false, ...setup }, connect) => {
     // An older build, with which this one is compared, may lack these entries.
     const history = keepsHistory ? (await import("@kit/queue/history")).keepHistory() : undefined;
     const { reportProgress } = reportsProgress ? await import("@kit/queue/progress") : {};
     const { createQueue } = await import("@kit/queue");
     const { cancelJob, drainQueue, setLimits } = await import("@kit/queue/manage");
     const { createSchedules } = await import("@kit/queue/schedules");
-    const redis = await connected(url);
+    const redis = await connect(url);
     // On a busy machine a bulk of megabytes can take long.
     const queue = createQueue<{ job: (data: Data) => unknown }>(redis, name, {
       deadlineMs: 20_000,

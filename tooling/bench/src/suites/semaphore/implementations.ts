@@ -27,9 +27,9 @@ type Definition = AnyDefinition<MakeCaller, SemaphoreSetup>;
 const kit: Definition = {
   id: "kit",
   settings: "defaults but deadlineMs: 20000; renewed each third of the lease, in order of arrival",
-  open: async (url, { permits, leaseMs }) => {
+  open: async (url, { permits, leaseMs }, connect) => {
     const { createSemaphore } = await import("@kit/semaphore");
-    const redis = await connected(url);
+    const redis = await connect(url);
     const semaphoreOf = perName((name) => createSemaphore(redis, name, { permits, leaseMs, deadlineMs: 20_000 }));
     const using: Caller["using"] = async (name, routine) => {
       const permit = await semaphoreOf(name).acquire();

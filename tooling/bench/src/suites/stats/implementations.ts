@@ -40,9 +40,9 @@ const kit: Definition = {
   id: "kit",
   settings:
     "effectively once; a counter with its total, a distribution with two windows and a sketch; flush every 250 ms",
-  open: async (url, { precisions }) => {
+  open: async (url, { precisions }, connect) => {
     const { createStats } = await import("@kit/stats");
-    const stats = createStats(await connected(url));
+    const stats = createStats(await connect(url));
     const options = precisions === "seven" ? { precisions: seven } : {};
     const counter = stats.counter("hits_total", { labelNames: ["n"], ...options });
     const plain = stats.counter("plain_total", options);
