@@ -6,7 +6,7 @@ import { startRedis } from "@kit/testing";
 import type { Control } from "./lab/control.js";
 import { workspaceFolder } from "./lab/paths.js";
 import { takeRejections } from "./lab/rejections.js";
-import { seeded } from "@tooling/lab";
+import { type ClientName, seeded } from "@tooling/lab";
 import type { Fault } from "./faults/fault.js";
 import type { PhaseOptions, PhaseReport, Workload } from "./workload.js";
 
@@ -17,6 +17,8 @@ export interface CampaignOptions {
   readonly only?: string | undefined;
   /** Injections that take effect, in place of the time. */
   readonly injections?: number | undefined;
+  /** The client on which the packages run. @default "ioredis" */
+  readonly client?: ClientName | undefined;
   /** Receives lines of progress. */
   readonly say: (line: string) => void;
 }
@@ -25,6 +27,7 @@ export interface CampaignOptions {
 export interface CampaignReport {
   readonly package: string;
   readonly redis: string;
+  readonly client: ClientName;
   readonly seconds: number;
   readonly seed: number;
   readonly operations: number;
@@ -71,7 +74,10 @@ export const faultsOf = ({ faults }: Workload, only?: string): readonly Fault[] 
 };
 
 /** The parts of a report besides sums. */
-interface Facts extends Pick<CampaignReport, "redis" | "seconds" | "seed" | "controls" | "notRun" | "failures"> {
+interface Facts extends Pick<
+  CampaignReport,
+  "redis" | "client" | "seconds" | "seed" | "controls" | "notRun" | "failures"
+> {
   readonly kinds: readonly string[];
   readonly before: readonly number[];
 }
@@ -164,6 +170,7 @@ const runControl = async (
   workload: Workload,
   control: Control,
   seed: number,
+  client: ClientName,
 ): Promise<{ readonly report: PhaseReport; readonly isCaught: boolean; readonly unhandled: readonly string[] }> => {
   const unhandled: string[] = [];
   const faults = workload.faults.filter(({ kind }) => kind === control.kind);
@@ -171,7 +178,7 @@ const runControl = async (
   for (let run = 0; ; run++) {
     const wanted = run === 0 ? (control.injections ?? 3) : 8;
     const isOver = (effective: number): boolean => effective >= wanted;
-    const report = await workload.run({ seed: seed + run, setting, faults, isOver, control });
+    const report = await workload.run({ seed: seed + run, setting, faults, isOver, control, client });
     unhandled.push(...(report.unhandled ?? []));
     const isCaught = report.violations.some(({ invariant }) => control.invariants.includes(invariant));
     if (isCaught || run + 1 === mostControlRuns) return { report, isCaught, unhandled };
@@ -184,14 +191,20 @@ const unhandledIn = (rejections: readonly string[]): string[] =>
     : [`${String(rejections.length)} unhandled rejections, such as ${rejections[0]?.split("\n", 1)[0] ?? ""}`];
 
 /** One control alone. Broken invariants are reported like those of any run, so its report never passes. */
-export const controlCampaign = async (workload: Workload, control: Control, seed: number): Promise<CampaignReport> => {
+export const controlCampaign = async (
+  workload: Workload,
+  control: Control,
+  seed: number,
+  client: ClientName = "ioredis",
+): Promise<CampaignReport> => {
   const before = loadavg();
   const startedAt = performance.now();
   const sum = new Sum();
-  const { report, isCaught } = await runControl(workload, control, seed);
+  const { report, isCaught } = await runControl(workload, control, seed, client);
   sum.add(report, seed);
   return sum.report(workload, {
     redis: await serverName(),
+    client,
     seconds: Math.ceil((performance.now() - startedAt) / 1_000),
     seed,
     kinds: [control.kind],
@@ -206,7 +219,7 @@ export const controlCampaign = async (workload: Workload, control: Control, seed
 /** One package under every requested fault, and its controls. */
 export const campaign = async (
   workload: Workload,
-  { seconds, seed, only, injections, say }: CampaignOptions,
+  { seconds, seed, only, injections, client = "ioredis", say }: CampaignOptions,
 ): Promise<CampaignReport> => {
   const before = loadavg();
   const random = seeded(seed);
@@ -237,7 +250,7 @@ export const campaign = async (
       say(`seed ${String(phaseSeed)}, ${setting}: until ${end}`);
       const injected = faults.filter((fault) => fault.setting === setting);
       try {
-        const report = await workload.run({ seed: phaseSeed, setting, faults: injected, isOver });
+        const report = await workload.run({ seed: phaseSeed, setting, faults: injected, isOver, client });
         sum.add(report, phaseSeed, workload);
         say(`${setting}: ${String(report.operations)} operations, ${String(report.violations.length)} violations`);
       } catch (error) {
@@ -248,7 +261,7 @@ export const campaign = async (
 
   const controls: { name: string; caught: boolean }[] = [];
   for (const control of only === undefined ? workload.controls : []) {
-    const { isCaught: caught, unhandled } = await runControl(workload, control, Math.floor(random() * 2 ** 31));
+    const { isCaught: caught, unhandled } = await runControl(workload, control, Math.floor(random() * 2 ** 31), client);
     sum.unhandled.push(...unhandled);
     say(`control ${control.name}: ${caught ? "caught" : "NOT CAUGHT"}`);
     controls.push({ name: control.name, caught });
@@ -274,7 +287,7 @@ export const campaign = async (
     ...(only === undefined ? [] : Object.entries(notRun).map(([kind, why]) => `"${kind}" was not run: ${why}`)),
   ];
   const tookSeconds = injections === undefined ? seconds : Math.ceil((performance.now() - startedAt) / 1_000);
-  return sum.report(workload, { redis, seconds: tookSeconds, seed, kinds, controls, notRun, failures, before });
+  return sum.report(workload, { redis, client, seconds: tookSeconds, seed, kinds, controls, notRun, failures, before });
 };
 
 /** The time for the workers to recover and leave, and for the checker. */

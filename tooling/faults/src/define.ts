@@ -32,6 +32,8 @@ interface Parts<H extends Run> {
   readonly controls: readonly Control[];
   readonly workers: number;
   readonly shares?: Workload["shares"];
+  /** Whether its workers hook into ioredis, and cannot run on another client. @default false */
+  readonly needsIoredis?: boolean;
   /** Faults that do not concern the package, or that nothing of it can survive. */
   readonly notFor?: readonly string[];
   /** Faults of this workload alone. */
@@ -46,18 +48,19 @@ interface Parts<H extends Run> {
 /** A workload under all faults of its settings. */
 export const defineWorkload = <H extends Run>(parts: Parts<H>): Workload => {
   const { name, modules = [`@kit/${name}`], lua, invariants, controls, workers, shares = usualShares } = parts;
-  const { notFor = [], ownFaults = [], open, verdictOn, workOf, facts } = parts;
+  const { needsIoredis = false, notFor = [], ownFaults = [], open, verdictOn, workOf, facts } = parts;
   const common = [...allFaults, ...failoverFaults, ...movingFaults];
   return {
     name,
     invariants,
+    needsIoredis,
     faults: [...common.filter(({ kind, setting }) => setting in shares && !notFor.includes(kind)), ...ownFaults],
     shares,
     controls,
     run: async (phase) => {
-      const { seed, setting, control } = phase;
+      const { seed, setting, control, client = "ioredis" } = phase;
       const subject = subjectOf(name, modules, control, lua?.(setting));
-      const lab = open({ seed, setting, workload: name, subject }, await surround(phase));
+      const lab = open({ seed, setting, workload: name, subject, client }, await surround(phase));
       return await runPhase(lab, workers, phase, (run) => ({
         ...verdictOn(run),
         ...recoveryOf(run, workOf(run)),

@@ -1,4 +1,5 @@
 import { parseArgs } from "node:util";
+import { clientNames, isClientName } from "@tooling/lab";
 import { campaign, type CampaignReport, controlCampaign, faultsOf, someSeed } from "./campaign.js";
 import type { Control } from "./lab/control.js";
 import { inOwnNetwork } from "./lab/network.js";
@@ -8,7 +9,7 @@ import { loadWorkload, workloadNames } from "./workloads.js";
 
 const names = workloadNames();
 
-const usage = `npm run faults -- <package> [--fault NAME] [--server NAME] [--seed N] [--seconds N] [--injections N] [--control NAME] [--json] [--list]
+const usage = `npm run faults -- <package> [--fault NAME] [--server NAME] [--seed N] [--seconds N] [--injections N] [--control NAME] [--client NAME] [--json] [--list]
 
   <package>   ${names.join(", ")}, or all
   --fault     only the fault NAME, or all whose names begin so (see --list)
@@ -17,6 +18,7 @@ const usage = `npm run faults -- <package> [--fault NAME] [--server NAME] [--see
   --seconds   the budget for each package; its controls come on top (default 120)
   --injections  so many that take effect, in place of --seconds
   --control   runs a package with one bug in it, which must be reported: exit code 1
+  --client    the client of Redis on which the package runs: ${clientNames.join(", ")} (default ioredis)
   --json      one object on stdout, and nothing else
   --list      what there is, without running it
   --help      this text`;
@@ -45,6 +47,7 @@ const parse = (): { readonly values: Record<string, string | boolean | undefined
         seconds: { type: "string" },
         injections: { type: "string" },
         control: { type: "string" },
+        client: { type: "string", default: "ioredis" },
         json: { type: "boolean" },
         list: { type: "boolean" },
         help: { type: "boolean", short: "h" },
@@ -82,7 +85,7 @@ const table = (report: CampaignReport): string => {
     ({ invariant, what, seed, kept }) =>
       `  ${invariant}: ${what} (seed ${String(seed)}${kept === "" ? "" : `, ${kept}`})`,
   );
-  const head = `${report.package} on ${report.redis}, seed ${String(report.seed)}: ${String(report.operations)} operations in ${String(report.seconds)} s`;
+  const head = `${report.package} by ${report.client} on ${report.redis}, seed ${String(report.seed)}: ${String(report.operations)} operations in ${String(report.seconds)} s`;
   const lines = [
     head,
     "faults, times in effect, and milliseconds until work went on (p50 / p99 / max)",
@@ -116,9 +119,10 @@ const main = async (): Promise<void> => {
     fault,
     server,
     control,
+    client,
     json,
     list: isList,
-  } = values as { fault?: string; server?: string; control?: string; json?: boolean; list?: boolean };
+  } = values as { fault?: string; server?: string; control?: string; client: string; json?: boolean; list?: boolean };
   const [name = ""] = positionals;
   const wanted = names.filter((one) => name === "all" || one === name);
   if (wanted.length === 0 || positionals.length !== 1)
@@ -127,6 +131,9 @@ const main = async (): Promise<void> => {
   if (isList === true) return list(chosen);
   if (fault !== undefined && chosen.every((workload) => faultsOf(workload, fault).length === 0))
     fail(`There is no fault "${fault}". See --list.`);
+  if (!isClientName(client)) return fail(`Expected --client to be ${clientNames.join(" or ")}, got "${client}"`);
+  const fixed = chosen.filter(({ needsIoredis }) => client !== "ioredis" && needsIoredis);
+  if (fixed.length > 0) fail(`These workloads need ioredis: ${fixed.map((workload) => workload.name).join(", ")}`);
   const seed = numberOf("seed", values["seed"] as string | undefined, 0) ?? someSeed();
   const seconds = numberOf("seconds", values["seconds"] as string | undefined, 1) ?? 120;
   const injections = numberOf("injections", values["injections"] as string | undefined, 1);
@@ -156,11 +163,9 @@ const main = async (): Promise<void> => {
     if (report.failures.length > 0) process.exitCode = 1;
   };
   if (json !== true) say(`seed ${String(seed)}`);
-  if (broken) return print(await controlCampaign(broken.workload, broken.control, seed));
-  for (const workload of chosen)
-    print(
-      await campaign(workload, { seconds, seed, only: fault, injections, say: json === true ? () => undefined : say }),
-    );
+  if (broken) return print(await controlCampaign(broken.workload, broken.control, seed, client));
+  const options = { seconds, seed, only: fault, injections, client, say: json === true ? () => undefined : say };
+  for (const workload of chosen) print(await campaign(workload, options));
 };
 
 try {

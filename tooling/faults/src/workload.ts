@@ -1,3 +1,4 @@
+import type { ClientName } from "@tooling/lab";
 import type { Control } from "./lab/control.js";
 import type { Setting } from "./lab/setting.js";
 import type { Fault } from "./faults/fault.js";
@@ -31,6 +32,8 @@ export interface PhaseOptions {
   readonly calmMs?: number;
   /** @default none */
   readonly control?: Control;
+  /** The client on which the packages run. @default "ioredis" */
+  readonly client?: ClientName | undefined;
 }
 
 /** One package under faults: its workers, their records, and the invariants that its checker judges. */
@@ -42,5 +45,7 @@ export interface Workload {
   /** The share of a campaign's time for each setting, in this order. */
   readonly shares: Readonly<Partial<Record<PhaseOptions["setting"], number>>>;
   readonly controls: readonly Control[];
+  /** Whether its workers hook into ioredis, and cannot run on another client. */
+  readonly needsIoredis?: boolean;
   run(options: PhaseOptions): Promise<PhaseReport>;
 }

@@ -72,6 +72,12 @@ describe("npm run faults", () => {
     const number = await start(["lock", "--seconds", "0"]).ended;
     expect(number).toMatchObject({ code: 1, stdout: "" });
     expect(number.stderr).toContain("Expected --seconds to be an integer from 1, got 0");
+    const client = await start(["lock", "--client", "redis"]).ended;
+    expect(client).toMatchObject({ code: 1, stdout: "" });
+    expect(client.stderr).toContain('Expected --client to be ioredis or node-redis, got "redis"');
+    const fixed = await start(["all", "--client", "node-redis"]).ended;
+    expect(fixed).toMatchObject({ code: 1, stdout: "" });
+    expect(fixed.stderr).toContain("These workloads need ioredis: logship");
   });
 
   it("lists faults and controls without running them", async () => {
@@ -91,20 +97,12 @@ describe("npm run faults", () => {
     for (const one of [core.stdout, stdout, semaphore.stdout]) expect(all.stdout).toContain(one);
   });
 
-  it("prints one object, in its documented shape", async () => {
-    const { code, stdout, stderr } = await start([
-      "lock",
-      "--fault",
-      "scripts flushed",
-      "--seconds",
-      "4",
-      "--seed",
-      "5",
-      "--json",
-    ]).ended;
+  it.each(["ioredis", "node-redis"])("prints one object, in its documented shape, of a run on %s", async (client) => {
+    const args = ["--fault", "scripts flushed", "--seconds", "4", "--seed", "5", "--client", client, "--json"];
+    const { code, stdout, stderr } = await start(["lock", ...args]).ended;
     expect(stderr).toBe("");
     const report: unknown = JSON.parse(stdout);
-    expect(report).toMatchObject({ package: "lock", seconds: 4, seed: 5, violations: 0, controls: [] });
+    expect(report).toMatchObject({ package: "lock", client, seconds: 4, seed: 5, violations: 0, controls: [] });
     // Too few operations on a machine that is busy with others are a failure, too, and all that may be one here.
     const { failures } = report as { failures: string[] };
     expect(failures.filter((failure) => !failure.includes("operations"))).toEqual([]);

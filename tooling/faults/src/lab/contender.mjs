@@ -3,7 +3,7 @@
 import { openSync, writeSync } from "node:fs";
 import { connect, KitError } from "@kit/core";
 import { pause } from "@kit/core/toolkit";
-import { clock, seeded } from "@tooling/lab";
+import { clock, connectNodeRedis, seeded } from "@tooling/lab";
 
 export const settings = JSON.parse(process.argv[2] ?? "{}");
 
@@ -122,17 +122,27 @@ void left.then(() => (isOver = true));
 
 const connections = [];
 
-/** Connects, and retries while the server is down. The connection is closed when the worker leaves. */
-export const connected = async (url, suffix = "") => {
+const ioredis = (url, name) => connect({ url, connectionName: name, deadlineMs: 5_000 });
+const nodeRedis = (url, name) => connectNodeRedis(url, { name, deadlineMs: 5_000 });
+
+const connectedBy = async (how, url, suffix) => {
   for (;;)
     try {
-      const client = await connect({ url, connectionName: `${settings.id}${suffix}`, deadlineMs: 5_000 });
+      const client = await how(url, `${settings.id}${suffix}`);
       connections.push(client);
       return client;
     } catch (error) {
-      if (isOver) throw error;
+      // Another try would not help a client that core does not take.
+      if (isOver || error instanceof TypeError) throw error;
     }
 };
+
+/** Connects, and retries while the server is down. The connection is closed when the worker leaves. */
+export const connected = (url, suffix = "") => connectedBy(ioredis, url, suffix);
+
+/** The same for a client on which the package runs: of the library that this run is about. */
+export const subjectClient = (url, suffix = "") =>
+  connectedBy(settings.client === "node-redis" ? nodeRedis : ioredis, url, suffix);
 
 /** After the refusal of a write by a replica, looks for the master again: a client's own commands do not do that. */
 export const seekMaster = (client, error) => {

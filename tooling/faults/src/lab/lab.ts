@@ -4,7 +4,7 @@ import { eventually, type FaultProxy, type RedisNode, type RedisServer } from "@
 import { patience } from "../patience.js";
 import { type DataLoss, type Loss, type Mark, type Run, type Span, type WorkerHistory } from "../records.js";
 import { anyWork, isPartOf, type Progress } from "../work.js";
-import { clock, seeded } from "@tooling/lab";
+import { type ClientName, clock, seeded } from "@tooling/lab";
 import type { Subject } from "./control.js";
 import { workspaceFolder } from "./paths.js";
 import type { Setting } from "./setting.js";
@@ -24,6 +24,8 @@ export interface LabOptions {
   /** The folder of the workload, which has the program of its workers. */
   readonly workload: string;
   readonly subject: Subject;
+  /** The client on which the packages run. */
+  readonly client: ClientName;
 }
 
 const missing = (what: string): never => {
@@ -136,10 +138,10 @@ export abstract class Lab<R extends { readonly kind: string } = { readonly kind:
 
   /** Starts a worker. */
   spawn(): Worker {
-    const { seed, workload, subject } = this.#options;
+    const { seed, workload, subject, client } = this.#options;
     const number = this.all.length + 1;
     const { url, leaseMs, deadlineMs } = this;
-    const common = { url, prefix, leaseMs, deadlineMs, number, seed: seed + 1_000 * number, restMs: 10 };
+    const common = { url, client, prefix, leaseMs, deadlineMs, number, seed: seed + 1_000 * number, restMs: 10 };
     const program = join(workspaceFolder, "src/workloads", workload, "worker.mjs");
     const { folder, workerEnv } = this.around;
     const settings = { ...common, ...this.settings(), ...subject };

@@ -1,7 +1,7 @@
 // The part of a worker that acquires leases of any kind. It works under each lease, releases it, and logs the outcome.
 import { pause } from "@kit/core/toolkit";
 import { Redis } from "ioredis";
-import { clock } from "@tooling/lab";
+import { clock, nodeRedisMethods } from "@tooling/lab";
 import {
   abortReason,
   attempt,
@@ -62,15 +62,28 @@ export const overhear = (client, note) => {
 
 // A grant is pushed to its waiter with the lease's end by the server's clock. The reply to the acquire may come later, and
 // gives an earlier end: where a connection was cut, the request is sent again, but counts from its first sending.
-const { duplicate } = Redis.prototype;
-Redis.prototype.duplicate = function (...args) {
-  const connection = duplicate.apply(this, args);
-  connection.on("message", (_channel, message) => {
-    const [token, what, endsAt] = message.split("\t");
-    if (what === "granted" && isClockTrue) confirm(token, Number(endsAt));
-  });
-  return connection;
+const pushed = (message) => {
+  const [token, what, endsAt] = message.split("\t");
+  if (what === "granted" && isClockTrue) confirm(token, Number(endsAt));
 };
+if (settings.client === "node-redis") {
+  const methods = await nodeRedisMethods();
+  const { subscribe } = methods;
+  methods.subscribe = function (channels, listener, ...more) {
+    const both = (message, channel) => {
+      pushed(String(message));
+      return listener(message, channel);
+    };
+    return subscribe.call(this, channels, both, ...more);
+  };
+} else {
+  const { duplicate } = Redis.prototype;
+  Redis.prototype.duplicate = function (...args) {
+    const connection = duplicate.apply(this, args);
+    connection.on("message", (_channel, message) => pushed(message));
+    return connection;
+  };
+}
 
 /** Records when the signal aborts and whether the lease had ended before, both on this process's own clock. */
 const watch = ({ name, grantOf, tokenOf = ({ token }) => token }, lease) => {

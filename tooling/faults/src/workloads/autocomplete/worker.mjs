@@ -8,7 +8,6 @@
 import { pause } from "@kit/core/toolkit";
 import {
   attempt,
-  connected,
   insist,
   isLeaving,
   log,
@@ -18,13 +17,14 @@ import {
   run,
   settings,
   subject,
+  subjectClient,
   upTo,
 } from "../../lab/contender.mjs";
 
 const { id, prefix, deadlineMs, restMs, number } = settings;
 const { createPrefixIndex } = subject;
 
-const client = await connected(settings.url);
+const client = await subjectClient(settings.url);
 const make = (name, options) => {
   const index = createPrefixIndex(client, name, { prefix, deadlineMs, ...options });
   index.on("error", noteBackground);

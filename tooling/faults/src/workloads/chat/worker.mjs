@@ -19,6 +19,7 @@ import {
   seekMaster,
   settings,
   subject,
+  subjectClient,
   timed,
 } from "../../lab/contender.mjs";
 
@@ -30,7 +31,7 @@ const nameOf = (body) => body.replace(/\.+$/, "");
 // Each command of a call has a deadline of its own; a new connection sends two more.
 const dueMs = (commands) => (commands + 2) * deadlineMs;
 
-const client = await connected(settings.url);
+const client = await subjectClient(settings.url);
 const looking = await connected(settings.lookUrl, "-look");
 const chat = createChat(client, { prefix, deadlineMs });
 chat.on("error", noteBackground);

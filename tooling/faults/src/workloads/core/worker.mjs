@@ -6,7 +6,6 @@ import { clock } from "@tooling/lab";
 import {
   attempt,
   closing,
-  connected,
   detail,
   isLeaving,
   log,
@@ -18,6 +17,7 @@ import {
   run,
   settings,
   subject,
+  subjectClient,
   timed,
   wasOrdered,
 } from "../../lab/contender.mjs";
@@ -254,7 +254,7 @@ const transact = repeating(async (random) => {
 
 // ── start and end ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-const client = await connected(settings.url);
+const client = await subjectClient(settings.url);
 const configs = names.map((name) => readerOf(client, name));
 const component = wire(client);
 const looking = setInterval(() => configs.forEach(look), lookMs);

@@ -3,7 +3,6 @@
 import { pause } from "@kit/core/toolkit";
 import {
   attempt,
-  connected,
   log,
   noteBackground,
   obey,
@@ -11,12 +10,13 @@ import {
   run,
   settings,
   subject,
+  subjectClient,
 } from "../../lab/contender.mjs";
 
 const { prefix, deadlineMs, number } = settings;
 const { createGeoIp, importGeoIp, rollbackGeoIp } = subject;
 
-const client = await connected(settings.url);
+const client = await subjectClient(settings.url);
 const database = "city";
 const readers = ["cached", "server", "local"].map((mode) => {
   const reader = createGeoIp(client, database, { prefix, deadlineMs, mode, cachePages: 2, cachePlaces: 32 });

@@ -5,7 +5,7 @@
 // refuse that.
 import { readFileSync } from "node:fs";
 import { pause } from "@kit/core/toolkit";
-import { connected, log, noteBackground, pick, settings, subject } from "../../lab/contender.mjs";
+import { connected, log, noteBackground, pick, settings, subject, subjectClient } from "../../lab/contender.mjs";
 import { confirm, contendAll, endure, loopsOf, overhear } from "../../lab/leases.mjs";
 import { noteReadWrite, readWriteSource } from "./read-write/source.mjs";
 import { setSource } from "./several-names/source.mjs";
@@ -96,7 +96,7 @@ const someName = (random) => {
   return pick(random, random() < settings.hotChance ? names.slice(0, hot) : names);
 };
 
-const client = await connected(settings.url);
+const client = await subjectClient(settings.url);
 const register = await connected(settings.registerUrl, "-register");
 overhear(client, note);
 const options = { prefix, leaseMs, deadlineMs, holder: id };

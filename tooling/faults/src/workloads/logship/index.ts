@@ -34,6 +34,7 @@ const crashes = points.map(({ point }): Fault => ({
 /** Processes ship files through a channel with a small limit, receive them as two consumers, and process a job. */
 export const workload: Workload = defineWorkload({
   name: "logship",
+  needsIoredis: true,
   invariants,
   controls,
   workers: 4,

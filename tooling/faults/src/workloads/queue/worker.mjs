@@ -3,7 +3,6 @@ import { pause } from "@kit/core/toolkit";
 import { clock } from "@tooling/lab";
 import {
   closing,
-  connected,
   detail,
   log,
   noteBackground,
@@ -14,6 +13,7 @@ import {
   run,
   settings,
   subject,
+  subjectClient,
   timed,
   upTo,
   wasOrdered,
@@ -170,7 +170,7 @@ const produce = repeating(async (random) => {
 
 // ── start and end ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-const client = await connected(settings.url);
+const client = await subjectClient(settings.url);
 const queues = specs.map((spec) => {
   const queue = createQueue(client, spec.name, {
     deadlineMs,

@@ -4,7 +4,6 @@ import { clock } from "@tooling/lab";
 import {
   attempt,
   closing,
-  connected,
   isLeaving,
   log,
   noteBackground,
@@ -14,12 +13,13 @@ import {
   run,
   settings,
   subject,
+  subjectClient,
   upTo,
 } from "../../lab/contender.mjs";
 
 const { id, urls, names, prefix, leaseMs, deadlineMs, nodeTimeoutMs, restartGuardMs } = settings;
 
-const clients = await Promise.all(urls.map((url, at) => connected(url, `-${at}`)));
+const clients = await Promise.all(urls.map((url, at) => subjectClient(url, `-${at}`)));
 const options = { prefix, leaseMs, deadlineMs, nodeTimeoutMs, restartGuardMs, holder: id };
 const lock = subject.createQuorumLock(clients, options);
 lock.on("error", noteBackground);

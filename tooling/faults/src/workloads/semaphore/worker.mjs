@@ -10,6 +10,7 @@ import {
   seekMaster,
   settings,
   subject,
+  subjectClient,
   upTo,
 } from "../../lab/contender.mjs";
 import { confirm, contendAll, endure, loopsOf, overhear } from "../../lab/leases.mjs";
@@ -88,7 +89,7 @@ const resize = async (random, { name, resizedTo }, semaphore) => {
 
 // ── contending ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const client = await connected(settings.url);
+const client = await subjectClient(settings.url);
 const looking = await connected(settings.lookUrl, "-look");
 overhear(client, note);
 const semaphores = new Map(

@@ -5,7 +5,6 @@ import { clock } from "@tooling/lab";
 import {
   attempt,
   closing,
-  connected,
   detail,
   insist,
   isLeaving,
@@ -18,6 +17,7 @@ import {
   run,
   settings,
   subject,
+  subjectClient,
   timed,
   upTo,
 } from "../../lab/contender.mjs";
@@ -30,7 +30,7 @@ const decades = 9;
 const observed = (random) => Math.floor(10 ** (decades * random()));
 const isSlow = (value) => value > 10 ** (decades * 0.99);
 
-const client = await connected(settings.url);
+const client = await subjectClient(settings.url);
 const stats = createStats(client, { prefix, deadlineMs, flushMs: 20 });
 stats.on("error", noteBackground);
 stats.on("dropped", ({ series: name, reason, count }) => log("dropped", { series: name, reason, count }));
