@@ -9,6 +9,14 @@ export interface Login {
   readonly password: string;
   /** Makes ioredis return numbers as text. */
   readonly stringNumbers?: true;
+  /** Makes the clients of the packages, if they are not those of ioredis. They are closed after the test. */
+  readonly connect?: (ground: ClientGround) => object;
+}
+
+/** The members of its server that a client of another library needs. */
+export interface ClientGround {
+  readonly server: { readonly mode: string; readonly nodes: readonly { readonly port: number }[] };
+  defer(close: () => unknown): void;
 }
 
 type Mode = "single" | "sentinel" | "cluster";
@@ -91,8 +99,8 @@ export const aclUser = ({ name, permissions }: Descriptor): AclUser => {
     ...(isNewer() ? [forNewer] : []),
   ];
   const serverArgs = (mode: Mode): readonly string[] => [
-    // The last two are for `onMovingSlots`.
-    ...["--user", app.username, ...rulesOf(mode, "t-*"), "+acl|whoami", "+cluster|setslot", "+exists"],
+    // The last three are for `onMovingSlots`, and for clients of node-redis, which ask for their database.
+    ...["--user", app.username, ...rulesOf(mode, "t-*"), "+acl|whoami", "+cluster|setslot", "+exists", "+client|info"],
     ...["--user", root.username, "on", `>${root.password}`, "~*", "&*", "+@all"],
   ];
   return { login: app, loginForText: { ...app, stringNumbers: true }, grants, rulesOf, serverArgs };
@@ -104,11 +112,14 @@ export const clientsOf = <Client, Options extends object, ClusterOptions>(
     readonly prefix: string;
     readonly client: Client;
     connect(options?: Options, clusterOptions?: ClusterOptions): Client;
-  },
+  } & ClientGround,
   login: Login | undefined,
 ): { connect(options?: Options, clusterOptions?: ClusterOptions): Client; shared(): Client } => {
+  const { connect: other, ...credentials } = login ?? {};
   const connect = (options?: Options, clusterOptions?: ClusterOptions): Client =>
-    redis.connect({ ...login, ...options } as Options, clusterOptions);
+    other && !options && !clusterOptions
+      ? (other(redis) as Client)
+      : redis.connect({ ...credentials, ...options } as Options, clusterOptions);
   const shared = new Map<string, Client>();
   return {
     connect,

@@ -1,6 +1,7 @@
 export {
   type AclUser,
   aclUser,
+  type ClientGround,
   clientsOf,
   describeUser,
   expectGranted,
