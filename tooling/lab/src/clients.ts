@@ -26,9 +26,12 @@ interface Settings {
 export const connectNodeRedis = async (url: string, settings: Settings = {}): Promise<NodeRedisConnection> => {
   const { fromNodeRedis } = await import("@kit/core/node-redis");
   const client = await clientOf(url, settings);
-  const redis = fromNodeRedis(client as Parameters<typeof fromNodeRedis>[0]);
+  const redis = fromNodeRedis(client);
   // It connects again by itself.
   client.on("error", () => undefined);
+  const close = async (): Promise<void> => {
+    if (client.isOpen) await client.destroy();
+  };
   const { deadlineMs = 10_000 } = settings;
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -37,14 +40,11 @@ export const connectNodeRedis = async (url: string, settings: Settings = {}): Pr
   try {
     await Promise.race([client.connect(), late]);
   } catch (error) {
-    client.destroy();
+    await close();
     throw error;
   } finally {
     clearTimeout(timer);
   }
-  const close = async (): Promise<void> => {
-    if (client.isOpen) client.destroy();
-  };
   return Object.assign(redis, { close });
 };
 
