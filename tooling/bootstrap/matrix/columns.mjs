@@ -6,7 +6,8 @@
  * @typedef {{ kind: "runtime", name: string, version: string, packages: Record<string, string>, program: string,
  *   args: readonly string[] }} RuntimeColumn
  *   A program of an npm package for each platform.
- * @typedef {{ kind: "client", name: string, version: string }} ClientColumn An ioredis.
+ * @typedef {{ kind: "client", name: string, version: string, other?: "iovalkey" | "node-redis", package?: string }} ClientColumn
+ *   An ioredis, or another client and its package.
  * @typedef {ServerColumn | RuntimeColumn | ClientColumn} Column
  */
 
@@ -54,6 +55,7 @@ export const columns = [
     args: ["run", "--allow-all", "--node-modules-dir=manual"],
   },
   { kind: "client", name: "ioredis-5.4", version: "5.4.0" },
+  { kind: "client", name: "node-redis-5.0", version: "5.0.0", other: "node-redis", package: "redis" },
 ];
 
 /**
@@ -65,10 +67,13 @@ export const newest = {
   files: ["/acl.test.ts", "/script.test.ts", "/doctor-access.test.ts", "/node.test.ts"],
 };
 
+/** @param {ClientColumn} column */
+export const clientText = ({ other, version }) => `${other ?? "ioredis"} ${version}`;
+
 /** What a column does, in a line. @param {Column} column */
 export const about = (column) => {
   if (column.kind === "server")
     return `the suites of all packages, or of those named, on Debian's ${column.product}-server of ${column.suites[0]}`;
-  const what = column.kind === "client" ? `ioredis ${column.version}` : `${column.name} ${column.version} from npm`;
+  const what = column.kind === "client" ? clientText(column) : `${column.name} ${column.version} from npm`;
   return `the first program of every package's README with ${what.replace(/-\d+ /, " ")}`;
 };

@@ -2,7 +2,8 @@ import { publicPackages } from "../pack.mjs";
 import { SetupError } from "../repo.mjs";
 import { say } from "../steps.mjs";
 import { sum, tallyLine, tallyOf } from "../tally.mjs";
-import { about, columns, newest } from "./columns.mjs";
+import { about, clientText, columns, newest } from "./columns.mjs";
+import { programsOf } from "./programs.mjs";
 import { npmPackage, runtimeOf } from "./runtimes.mjs";
 import { serverOf, Unavailable } from "./servers.mjs";
 import { smoke } from "./smoke.mjs";
@@ -58,12 +59,21 @@ export async function matrix(env, words, tasks) {
         return { what, tally: sum(packages.map(({ folder }) => tallyOf(folder))) };
       }
       await tasks.build();
-      const isClient = column.kind === "client";
-      what = `${isClient ? "ioredis" : column.name.replace(/-\d+$/, "")} ${column.version}`;
-      const others = isClient ? { ioredis: await npmPackage(column.name, "ioredis", column.version, env) } : {};
-      const runtime = isClient ? /** @type {[string]} */ ([process.execPath]) : await runtimeOf(column, env);
+      if (column.kind === "runtime") {
+        what = `${column.name.replace(/-\d+$/, "")} ${column.version}`;
+        const runtime = await runtimeOf(column, env);
+        say(`\n${what}\n`);
+        return { what, tally: await smoke(await tasks.redis(), { names, runtime }) };
+      }
+      what = clientText(column);
+      const { other, package: from = "ioredis" } = column;
+      const folder = await npmPackage(column.name, from, column.version, env);
       say(`\n${what}\n`);
-      return { what, tally: await smoke(await tasks.redis(), { names, runtime, others }) };
+      const ready = await tasks.redis();
+      const tally = other
+        ? await programsOf(ready, { names, client: { name: other, package: from, folder } })
+        : await smoke(ready, { names, runtime: [process.execPath], others: { ioredis: folder } });
+      return { what, tally };
     } catch (error) {
       if (!(error instanceof SetupError)) throw error;
       if (isShort && error instanceof Unavailable)

@@ -1,10 +1,11 @@
-// The first programs of all READMEs on other runtimes than the tests'. A runtime takes part where the cache
+// The first programs of all READMEs with other clients and on other runtimes than the tests'. A runtime takes part where the cache
 // has it: `npm run matrix -- bun deno` fetches both.
+import { createRequire } from "node:module";
 import { join } from "node:path";
 import { type RedisServer, startRedis } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { columns, type RuntimeColumn } from "../matrix/columns.mjs";
-import { programs, runPrograms } from "../matrix/programs.mjs";
+import { type OtherClient, programs, runPrograms } from "../matrix/programs.mjs";
 import { cachedRuntime } from "../matrix/runtimes.mjs";
 import { doctor } from "../matrix/smoke.mjs";
 import { root } from "../repo.mjs";
@@ -18,6 +19,21 @@ beforeAll(async () => {
 });
 afterAll(() => server?.stop());
 
+const { resolve } = createRequire(import.meta.url);
+/** A client of this workspace. `installed`: its name here. */
+const clientOf = (name: OtherClient["name"], of: string, installed = of): OtherClient => {
+  const [found = ""] = new RegExp(`^.*/node_modules/${of}(?=/)`).exec(resolve(installed)) ?? [];
+  return { name, package: of, folder: found };
+};
+const versionOf = ({ folder }: OtherClient): string =>
+  (createRequire(import.meta.url)(join(folder, "package.json")) as { readonly version: string }).version;
+
+const clients = [
+  clientOf("iovalkey", "iovalkey"),
+  clientOf("node-redis", "redis"),
+  clientOf("node-redis", "redis", "redis5"),
+].map((client) => ({ what: `${client.name} ${versionOf(client)}`, client }));
+
 const runtimes = columns
   .filter((column): column is RuntimeColumn => ["bun", "deno"].includes(column.name))
   .flatMap((column) => {
@@ -25,7 +41,7 @@ const runtimes = columns
     return runtime === undefined ? [] : [{ what: `${column.name} ${column.version}`, runtime }];
   });
 
-describe.each(runtimes)("the first programs of all READMEs with $what", ({ what: _, ...options }) => {
+describe.each([...clients, ...runtimes])("the first programs of all READMEs with $what", ({ what: _, ...options }) => {
   it("print what they say, and end by themselves", async () => {
     await server.call("FLUSHALL");
     const { ran, problem } = await runPrograms(tempFolder(), env, options);
