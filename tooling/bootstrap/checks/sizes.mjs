@@ -31,8 +31,7 @@ const exceptionsKiB = {
   // added, also when it is repeated; lets a handler snooze its job; learns that a job was cancelled; adds one job of a key, or
   // the last; keeps to the limits of the queue and of names of jobs, and wakes when a rate lets the next job begin; records events for
   // listeners; carries a trace from the producer to the handler; pauses one worker; learns of cancellations by push; finds out whether a
-  // thread can connect as the client
-  // does, which then renews leases.
+  // thread can connect as the client does, which then renews leases.
   "@kit/queue": 31,
   // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses.
   "@kit/queue/adopt": 26.25,
