@@ -237,7 +237,7 @@ describe("what a quorum lock refuses", () => {
     expect(() => createQuorumLock([client!, {} as never])).toThrow(TypeError);
     for (const nothing of [null, undefined])
       expect(() => createQuorumLock([client!, nothing as never])).toThrow(
-        `Expected \`clients[1]\` to be an ioredis Redis, got ${String(nothing)}`,
+        `Expected \`clients[1]\` to be an ioredis Redis, or fromNodeRedis(client), got ${String(nothing)}`,
       );
     cluster.disconnect();
   });

@@ -5,11 +5,11 @@ import { optimistic } from "../../src/index.js";
 import { attach, Deadline } from "../../src/toolkit/index.js";
 import { connectionsNamed, until } from "../harness.js";
 import { Writer } from "../writer.js";
-import { libraries } from "./drivers.js";
+import { nodeRedisOnly } from "./drivers.js";
 
 const redis = useRedis(vitest, { mode: "sentinel" });
 
-describe.each(libraries)("a client behind Sentinels, of $name", (driver) => {
+describe.each(nodeRedisOnly)("a client behind Sentinels, of $name", (driver) => {
   it.each([false, true])("follows its master, and so do connections of ours (isolate: %s)", async (isolate) => {
     const client = driver.sentinel(redis.server.sentinels, "kit");
     redis.defer(() => client.end());

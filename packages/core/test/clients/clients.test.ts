@@ -5,8 +5,10 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { attach } from "../../src/toolkit/index.js";
 import { fromNodeRedis } from "../../src/node-redis/index.js";
+import { proxied, rejection, until } from "../harness.js";
+import { read } from "../scripts.js";
 import { clientBehaviour } from "./behaviour.js";
-import { drivers } from "./drivers.js";
+import { drivers, nodeRedisOnly } from "./drivers.js";
 
 const redis = useRedis(vitest, { replicas: 1 });
 
@@ -32,6 +34,20 @@ describe("fromNodeRedis", () => {
       expect(fromNodeRedis(client)).toBe(fromNodeRedis(client));
       expect(fromNodeRedis(client)).not.toBe(other);
     }
+  });
+
+  it.each(nodeRedisOnly)("hands $name nothing while it is offline", async (driver) => {
+    const proxy = await proxied(redis);
+    const { redis: client, end } = driver.single({ port: proxy.port });
+    redis.defer(end);
+    await read.run(client, { key: redis.prefix }, {});
+    proxy.refuse = true;
+    proxy.resetAll();
+    await until(() => client.status !== "ready");
+    expect((await rejection(client.call("INCR", redis.prefix))).name).toBe("NotSentError");
+    proxy.refuse = false;
+    await until(() => client.status === "ready");
+    expect(await client.call("EXISTS", redis.prefix)).toBe(0);
   });
 
   it("refuses what is no client of node-redis, and core refuses a client that is not wrapped", () => {

@@ -123,5 +123,8 @@ export const drivers: readonly Driver[] = [
   ofNodeRedis("node-redis 5 with RESP3", redis5, 3),
 ];
 
-/** Each once, where a test takes seconds. */
+/** Each once, where a test takes longer. */
 export const libraries: readonly Driver[] = [ioredis, iovalkeys, nodeRedis, olderNodeRedis];
+
+/** Where a test takes many seconds: ioredis has failovers of its own, and iovalkey is the same code. */
+export const nodeRedisOnly: readonly Driver[] = [nodeRedis, olderNodeRedis];

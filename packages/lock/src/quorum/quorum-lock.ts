@@ -86,7 +86,9 @@ const checkClients = (clients: readonly RedisLike[]): void => {
   );
   if (wrong >= 0) {
     const type = clients[wrong] === null ? "null" : typeof clients[wrong];
-    throw new TypeError(`Expected \`clients[${String(wrong)}]\` to be an ioredis Redis, got ${type}`);
+    throw new TypeError(
+      `Expected \`clients[${String(wrong)}]\` to be an ioredis Redis, or fromNodeRedis(client), got ${type}`,
+    );
   }
   if (new Set(clients).size < clients.length) throw new TypeError("Expected `clients` to be different clients");
   if (clients.some(isClusterClient))
