@@ -73,7 +73,7 @@ export const shortened = (lua, kept) => {
 
 /** One and two letters; the two-letter words of Lua and of its libraries are no names. */
 const shortNames = (() => {
-  const letters = [..."abcdefghijklmnopqrstuvwxyz"];
+  const letters = "abcdefghijklmnopqrstuvwxyz".split("");
   const pairs = letters.flatMap((first) => letters.map((second) => first + second));
   return [...letters, ...pairs.filter((pair) => !["do", "if", "in", "io", "or", "os"].includes(pair))];
 })();

@@ -5,7 +5,7 @@ import { end } from "@tooling/lab";
 import type { Implementation } from "./implementation.js";
 
 /** The checkout whose build of our packages is loaded, if it is not this one, and the client that they run on, if it is not ioredis. */
-export type Side = Pick<Implementation, "checkout" | "client">;
+type Side = Pick<Implementation, "checkout" | "client">;
 
 /** The parent's first message to a worker. */
 export interface Opening {

@@ -37,7 +37,7 @@ const empty = async (server: RedisServer): Promise<void> => {
   await Promise.all(server.nodes.map((node) => node.call("FLUSHALL")));
 };
 
-export const measureOperation = async (
+const measureOperation = async (
   server: RedisServer,
   { open, count, callers = 1 }: CostedOperation,
   times = rounds,
