@@ -38,6 +38,8 @@ export abstract class SingleClient extends Listening implements NodeClient {
   #inFlight = 0;
   /** Replies and messages so far: node-redis does not show its socket. */
   #received = 0;
+  /** When the last one came (monotonic). */
+  heardAt = -Infinity;
   #lastError: unknown;
 
   abstract connect(): Promise<void>;
@@ -89,7 +91,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
     if (!client || this.status !== "ready") throw notSent("The client is not ready");
     try {
       return await client.subscribe(channel, (message, name) => {
-        this.#received++;
+        this.#heard();
         this.emit("message", name, message);
       });
     } catch (error) {
@@ -109,7 +111,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
     this.#inFlight++;
     try {
       const reply = await client.sendCommand(texts, options);
-      this.#received++;
+      this.#heard();
       return decoded(reply);
     } catch (error) {
       throw this.#failure(error, client);
@@ -126,11 +128,16 @@ export abstract class SingleClient extends Listening implements NodeClient {
     if (!(error instanceof Error) || error instanceof TypeError) return error;
     if (refusedByClient.test(error.message)) return notSent(error.message);
     if (client !== this.client || !client.isReady || error === this.#lastError) return error;
-    this.#received++;
+    this.#heard();
     if (isSubscribed.test(error.message)) return notSent("The client is in subscriber mode");
     const reply = replyError(error);
     if (this.options.reconnectOnError?.(reply)) this.#isLeaving = true;
     return reply;
+  }
+
+  #heard(): void {
+    this.#received++;
+    this.heardAt = performance.now();
   }
 
   /** Our listeners on a client of node-redis. */

@@ -152,9 +152,13 @@ export class ClusterClient extends Listening implements RedisLike {
     return this.#send("callForBytes", command, args);
   }
 
-  /** Reads the map of slots again. Core calls it when a node refuses or is silent. */
+  /**
+   * Reads the map of slots again, from the node that replied last: node-redis would wait for a silent one without end, and read no other
+   * meanwhile. Core calls it when a node refuses or is silent.
+   */
   refreshSlotsCache(): void {
-    const known = this.nodes("master").find(({ status }) => status === "ready") as NodeOfCluster | undefined;
+    const ready = (this.nodes("master") as NodeOfCluster[]).filter(({ status }) => status === "ready");
+    const [known] = ready.sort((one, other) => other.heardAt - one.heardAt || 0);
     const now = performance.now();
     if (!known || !this.#cluster.isOpen || now - this.#refreshedAt < refreshEveryMs) return;
     this.#refreshedAt = now;
