@@ -55,7 +55,7 @@ export const columns = [
     args: ["run", "--allow-all", "--node-modules-dir=manual"],
   },
   { kind: "client", name: "ioredis-5.4", version: "5.4.0" },
-  { kind: "client", name: "node-redis-5.0", version: "5.0.0", other: "node-redis", package: "redis" },
+  { kind: "client", name: "node-redis-5.1", version: "5.1.0", other: "node-redis", package: "redis" },
 ];
 
 /**

@@ -41,7 +41,7 @@ const runtimes = columns
     return runtime === undefined ? [] : [{ what: `${column.name} ${column.version}`, runtime }];
   });
 
-describe.each([...clients, ...runtimes])("the first programs of all READMEs with $what", ({ what: _, ...options }) => {
+describe.each([...clients, ...runtimes])("the first programs of all READMEs with $what", (options) => {
   it("print what they say, and end by themselves", async () => {
     await server.call("FLUSHALL");
     const { ran, problem } = await runPrograms(tempFolder(), env, options);

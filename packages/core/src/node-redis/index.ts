@@ -7,7 +7,7 @@ import type { NodeRedisClient, NodeRedisCluster, NodeRedisSentinel } from "./typ
 const wrapped = new WeakMap<object, RedisLike>();
 
 /**
- * Makes a client of node-redis (`redis` or `@redis/client`, 5 or 6) one that every package of kit takes in the place of an ioredis
+ * Makes a client of node-redis (`redis` or `@redis/client`, from 5.1 on) one that every package of kit takes in the place of an ioredis
  * client: of `createClient()`, `createCluster()` or `createSentinel()`. It has no connection of its own; the same client gives the same
  * object.
  *
@@ -37,7 +37,7 @@ const wrap = (client: NodeRedisClient | NodeRedisCluster | NodeRedisSentinel): R
     if ("socketEpoch" in client) return new BorrowedClient(client);
   }
   throw new TypeError(
-    "Expected `client` to be of createClient(), createCluster() or createSentinel() of node-redis 5 or 6",
+    "Expected `client` to be of createClient(), createCluster() or createSentinel() of node-redis, from 5.1 on",
   );
 };
 

@@ -11,7 +11,7 @@ interface SingleOptions {
   readonly socket?: object | undefined;
 }
 
-/** A client of `createClient()`, with the members that are used here. Any copy of node-redis 5 or 6 fits. */
+/** A client of `createClient()`, with the members that are used here. Any copy of node-redis from 5.1 on fits. */
 export interface NodeRedisClient extends Emitter {
   readonly isOpen: boolean;
   readonly isReady: boolean;
