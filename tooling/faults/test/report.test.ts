@@ -123,6 +123,16 @@ describe("A report", () => {
     expect(failures).toEqual(["the control a-control was not caught"]);
   });
 
+  it("leaves out a control that needs ioredis where the package runs on another client", async () => {
+    const workload = { ...aWorkload({}, false), controls: [{ ...control, needsIoredis: true }] };
+    const reports = ["ioredis", "node-redis"] as const;
+    const [on, off] = await Promise.all(
+      reports.map((client) => campaign(workload, { seconds: 1, seed: 5, client, say: () => undefined })),
+    );
+    expect(on?.controls).toEqual([{ name: "a-control", caught: false }]);
+    expect(off).toMatchObject({ client: "node-redis", controls: [] });
+  });
+
   it("fails when the only requested fault cannot be injected on this machine", async () => {
     const why = noFirewall();
     expect(why).toBeDefined();

@@ -20,6 +20,8 @@ export interface Control<L extends string = string> {
   readonly kind: string;
   /** The number of injections in the first run; later runs have more. @default 3 */
   readonly injections?: number;
+  /** Whether it shows only where the packages run on ioredis. @default false */
+  readonly needsIoredis?: boolean;
   /** A mutation that the scripts of the package run first. @default the workers tell the lie of this name in the workload's `lies.mjs` */
   readonly lua?: Mutations;
 }

@@ -63,6 +63,11 @@ export abstract class Lab<R extends { readonly kind: string } = { readonly kind:
     this.around = around;
   }
 
+  /** The client on which the packages run. */
+  get clientName(): ClientName {
+    return this.#options.client;
+  }
+
   get server(): RedisServer {
     return this.around.server;
   }

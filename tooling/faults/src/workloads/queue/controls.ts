@@ -127,7 +127,13 @@ export const controls: readonly Control<Invariant>[] = [
     injections: 6,
     lua: { "step(limits)": limitIsMissing(6) },
   },
-  { name: "threads-renew-nothing", invariants: ["renewed"], kind: "event loop blocked", injections: 6 },
+  {
+    name: "threads-renew-nothing",
+    invariants: ["renewed"],
+    kind: "event loop blocked",
+    injections: 6,
+    needsIoredis: true,
+  },
   {
     name: "keys-are-forgotten",
     invariants: ["unique"],

@@ -72,8 +72,9 @@ export class QueueLab extends Lab<LogRecord> {
     const isManaging = this.#manager?.hasEnded ?? true;
     // Each run that a jump of the clock leaves out would add its job.
     const schedules = this.setting === "shifted" ? {} : { scheduled };
-    // Each other worker. A thread cannot look for the master behind sentinels.
-    const isThreaded = this.all.length % 2 === 1 && this.server.mode !== "sentinel";
+    // Each other worker. A thread has a client of ioredis, and cannot look for the master behind sentinels.
+    const mayHaveThread = this.clientName === "ioredis" && this.server.mode !== "sentinel";
+    const isThreaded = mayHaveThread && this.all.length % 2 === 1;
     return {
       specs,
       maxAttempts,
