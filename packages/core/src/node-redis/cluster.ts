@@ -162,7 +162,18 @@ export class ClusterClient extends Listening implements RedisLike {
     const now = performance.now();
     if (!known || !this.#cluster.isOpen || now - this.#refreshedAt < refreshEveryMs) return;
     this.#refreshedAt = now;
-    this.#cluster._slots?.rediscover?.(known.template).catch((error: unknown) => this.report(error));
+    void this.#cluster._slots
+      ?.rediscover?.(known.template)
+      .catch((error: unknown) => this.report(error))
+      .finally(() => this.#endLate());
+  }
+
+  /** node-redis connects to the nodes that it has discovered, also if its owner has ended it meanwhile. */
+  #endLate(): void {
+    if (this.#cluster.isOpen) return;
+    const { masters, replicas } = this.#cluster;
+    for (const { client } of [...masters, ...replicas] as { readonly client?: NodeRedisClient }[])
+      if (client?.isOpen) client.destroy();
   }
 
   protected listen(): () => void {

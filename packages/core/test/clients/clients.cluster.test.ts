@@ -94,6 +94,23 @@ describe.each(libraries)("a Cluster client of $name", (driver: Driver) => {
   });
 });
 
+describe.each(nodeRedisOnly)("a Cluster client of $name that its owner ends", (driver: Driver) => {
+  const connections = async (): Promise<number> => {
+    const lists = await Promise.all(redis.server.nodes.map((node) => node.call("CLIENT", "LIST", "TYPE", "normal")));
+    return lists.join("").trim().split("\n").length;
+  };
+
+  it("leaves no connection, also if the map of slots is read at that moment", async () => {
+    const before = await connections();
+    const client = driver.cluster(redis.server.nodes);
+    await read.run(client.redis, { key: redis.prefix }, {});
+    expect(await connections()).toBeGreaterThan(before);
+    (client.redis as unknown as { refreshSlotsCache(): void }).refreshSlotsCache();
+    client.end();
+    await eventually(async () => expect(await connections()).toBe(before));
+  });
+});
+
 describe.each(nodeRedisOnly)("a Cluster client of $name that loses a master", (driver: Driver) => {
   it("follows the replica that takes over", async () => {
     const made = driver.cluster(redis.server.nodes);
