@@ -117,12 +117,12 @@ const checkResult = (check: Check, kit: Figure, ratios: ReadonlyMap<string, numb
   return { wanted, got, met: got !== null && got >= check.atLeast };
 };
 
-/** Undefined unless two builds of ours were measured. */
+/** Undefined unless two sides of ours were measured. */
 const turnsOf = (runs: readonly CaseRun[], entry: Entry): Turns | undefined => {
-  const before = runs.find(({ implementation }) => implementation.opens !== undefined);
-  const ours = runs.find((run) => run !== before);
-  if (!before || !ours) return undefined;
-  const theirs = valuesOf(before, entry.name);
+  const other = runs.find(({ implementation }) => implementation.opens !== undefined);
+  const ours = runs.find((run) => run !== other);
+  if (!other || !ours) return undefined;
+  const theirs = valuesOf(other, entry.name);
   const ratios = valuesOf(ours, entry.name)
     .slice(0, theirs.length)
     .map((value, turn) => ratioOf(betterOf(entry), value, theirs[turn] as number));
@@ -149,7 +149,8 @@ export const entryReport = (entry: Entry, runs: readonly CaseRun[]): EntryReport
     };
     for (const [who, figure] of figures) {
       if (who === "kit" || !isSpread(figure)) continue;
-      const ratio = who === "before" && turns ? turns.median : ratioOf(better, kit.median, figure.median);
+      // With two sides of ours there are no peers beside the other one.
+      const ratio = turns?.median ?? ratioOf(better, kit.median, figure.median);
       ratios.set(who, ratio);
       if (who === "floor" || who.endsWith(" defaults")) continue;
       if (plainName(who) !== who) keepHardest(plainName(who), ratio);
