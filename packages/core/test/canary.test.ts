@@ -5,6 +5,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { FaultProxy, startRedis, useRedis, type StartRedisOptions } from "@kit/testing";
 import { connect, type ConnectOptions } from "../src/connect/connect.js";
+import { httpClient } from "../src/http/index.js";
 import { asKitError, KitError } from "../src/kernel/base/errors.js";
 import { keyspace } from "../src/kernel/base/keyspace.js";
 import { optimistic, type Transaction } from "../src/transaction/optimistic.js";
@@ -350,6 +351,12 @@ describe("the search", () => {
   ])("finds it in %s", (_, value, where) => {
     expect(exposures(value, [canary])).toContain(where);
   });
+});
+
+it("a client over HTTP that cannot send bytes shows neither its token nor them", async () => {
+  const http = httpClient({ url: "https://127.0.0.1:1", token: canary });
+  const bytes = Buffer.concat([Buffer.from(payload), Buffer.of(255)]);
+  await raises("KIT_UNSUPPORTED", set.run(http, { key: "shown" }, { value: bytes }));
 });
 
 it("every code that there is was raised", () => {

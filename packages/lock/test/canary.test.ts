@@ -323,10 +323,10 @@ describe("the search", () => {
 
 it("every code that a lock can raise was raised", () => {
   // Those of transactions and of connect(); of a server that forgets a script while it loads it; of faults; of configuration; of
-  // workers; of a lock on several servers.
+  // workers; of a lock on several servers; of a client over HTTP.
   const others = [
     ...["KIT_CONFLICT", "KIT_TARGET", "KIT_NOSCRIPT", "KIT_UNEXPECTED", "KIT_RECOVERED"],
-    ...["KIT_LOCK_QUORUM", "KIT_LOCK_SAME_SERVER"],
+    ...["KIT_LOCK_QUORUM", "KIT_LOCK_SAME_SERVER", "KIT_UNSUPPORTED"],
   ];
   const isOthers = (code: string): boolean => others.includes(code) || /^KIT_(CONFIG|COMPONENT)_/.test(code);
   const sources = ["../src", "../../core/src"].flatMap((path) => {
