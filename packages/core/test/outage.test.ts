@@ -45,14 +45,40 @@ describe("An outage", () => {
     expect(codes.slice(3)).toEqual(["KIT_UNAVAILABLE", "KIT_SERVER"]);
   });
 
-  it("has no end that is known of if its loop ends first: the next one is reported anew", () => {
-    const { reporter, codes } = reporting();
-    reporter.failed("waiting", away);
-    reporter.ended("waiting");
-    reporter.worked("waiting");
+  it("goes on when its loop ends, until a command succeeds and no other loop fails", () => {
+    const { reporter, codes, errors } = reporting();
+    reporter.failed("renewing", away);
+    reporter.ended("renewing");
+    reporter.failed("taking", unknown);
+    reporter.report(away);
+    reporter.worked();
     expect(codes).toEqual(["KIT_UNAVAILABLE"]);
+    reporter.ended("taking");
+    reporter.worked("another loop");
+    reporter.worked();
+    expect(codes).toEqual(["KIT_UNAVAILABLE", "KIT_RECOVERED"]);
+    expect(errors[1]).toMatchObject({ cause: away });
+    reporter.failed("renewing", away);
+    reporter.ended("renewing");
+    reporter.worked();
+    expect(codes.slice(2)).toEqual(["KIT_UNAVAILABLE", "KIT_RECOVERED"]);
+  });
+
+  it("begins also with a failure that is not tried again, if it may pass", () => {
+    const { reporter, codes } = reporting();
+    reporter.report(unknown);
     reporter.failed("waiting", away);
     reporter.worked("waiting");
-    expect(codes.slice(1)).toEqual(["KIT_UNAVAILABLE", "KIT_RECOVERED"]);
+    reporter.report(refused);
+    reporter.worked();
+    expect(codes).toEqual(["KIT_UNKNOWN_OUTCOME", "KIT_RECOVERED", "KIT_NO_PERMISSION"]);
+  });
+
+  it("of one key is not over since commands for others succeed", () => {
+    const { reporter, codes } = reporting();
+    reporter.failed("renewing", new KitError("KIT_KEY_TYPE", "another type"));
+    reporter.ended("renewing");
+    reporter.worked();
+    expect(codes).toEqual(["KIT_KEY_TYPE"]);
   });
 });

@@ -196,14 +196,19 @@ describe("a lease", () => {
   it("is lost when two of three servers are down, and released on the third", async () => {
     const lock = fixture.make({ holder: "me", leaseMs: 3_000, nodeTimeoutMs: 500 });
     const lease = await lock.acquire("chest");
+    const codes: string[] = [];
+    lock.on("error", ({ code }) => codes.push(code));
     const lost = new Promise((resolve) => lock.once("lost", resolve));
     await fixture.node(0).kill();
     await fixture.node(1).kill();
     expect(await lost).toEqual({ name: "chest", reason: "deadline" });
     expect(lease.signal.reason).toBeInstanceOf(LockLostError);
     await fixture.untilHeld("chest", [undefined, undefined, null]);
+    expect(codes).toEqual(["KIT_LOCK_QUORUM"]);
     await fixture.node(0).start();
     await fixture.node(1).start();
+    await lock.acquire("chest", { waitMs: 60_000 });
+    expect(codes).toEqual(["KIT_LOCK_QUORUM", "KIT_RECOVERED"]);
   });
 
   it("is kept while renewals are inconclusive, until its deadline", async () => {

@@ -137,6 +137,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> imp
   ): Promise<AcquireReply<S>> {
     try {
       const reply = await replying;
+      this.outage.worked();
       if (reply.state === "late") clock.reset();
       else clock.observe(sentAt, reply.now);
       return reply;
@@ -155,6 +156,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> imp
     { fencingToken, op, signal }: Omit<Release, "shared">,
   ): Promise<ReleaseReply> {
     const reply = await this.kind.release(request, { fencingToken, op, signal, shared: this.shared });
+    this.outage.worked();
     const repeated = this.#repeated.get(request.token);
     if (repeated) repeated.isReleased = true;
     return reply;
@@ -179,6 +181,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> imp
     if (!first) return [];
     this.#onUse(first.key);
     const { now, states } = await this.kind.renew(renewals, deadlineMs);
+    this.outage.worked();
     this.context.clockOf(first.key).observe(sentAt, now);
     return states;
   }

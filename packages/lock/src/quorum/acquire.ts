@@ -106,20 +106,20 @@ export const acquireQuorum = async <L, Refused = never>(
       const end = waitMs > 0 && waitMs < Infinity ? deadline : undefined;
       const round = await tryOnce(store, name, resolved, { deadline: end, signal });
       if (round.grant) {
-        if (loop !== undefined) store.outage.worked(loop);
+        store.outage.worked(loop);
         return granted(round.grant);
       }
       const within = end ? ` within ${String(waitMs)} ms` : "";
       const error = new QuorumError(name, `was not granted${within}`, store.quorum, store.completed(round.votes));
       const lasting = lastingError(round, error);
       if (lasting) throw lasting;
+      if (round.isAnswered) store.outage.worked(loop);
       if (refused && round.isAnswered) return refused();
       if (deadline.remainingMs < firstPauseMs) throw error;
       // The last tries are closer together.
       const pauseMs = Math.min(backoffMs(attempt, firstPauseMs, longestPauseMs), deadline.remainingMs / 2);
       loop ??= newToken();
-      if (round.isAnswered) store.outage.worked(loop);
-      else store.outage.failed(loop, error);
+      if (!round.isAnswered) store.outage.failed(loop, error);
       await inTime(new Promise<never>(() => undefined), {
         deadline: new Deadline(performance.now() + pauseMs),
         signal,

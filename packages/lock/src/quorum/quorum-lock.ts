@@ -42,7 +42,7 @@ export interface QuorumLockEvents {
   readonly evictable: readonly [event: { server: string; policy: string }];
   /**
    * Work in the background failed; it is retried where a retry can help. While too few servers answer, an acquire that waits and the
-   * renewals emit one error, and one with the code `KIT_RECOVERED` when they work again.
+   * renewals emit one error, and one with the code `KIT_RECOVERED` when commands work again.
    */
   readonly error: readonly [error: KitError];
 }

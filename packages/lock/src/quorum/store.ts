@@ -106,6 +106,7 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
         throw new QuorumError(request.name, "was not renewed", this.quorum, this.completed(votes));
       },
     );
+    this.outage.worked();
     // Its rest on the others would only delay the next holder.
     if (state !== "extended") this.cancel(request);
     return state;
@@ -121,12 +122,12 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
     return vote;
   }
 
-  release(request: Request): Promise<ReleaseReply> {
+  async release(request: Request): Promise<ReleaseReply> {
     this.#endRenewal(request);
     const { leaseMs } = request.resolved;
     const most = this.servers.length - this.quorum;
     const limitMs = this.limitOf(leaseMs);
-    return poll(
+    const reply = await poll(
       this.servers,
       (server) => server.release(request, limitMs, () => this.#removeLater(server, request, leaseMs)),
       (removals, isOver): ReleaseReply | undefined => {
@@ -139,6 +140,8 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
         throw new QuorumError(request.name, "was not released", this.quorum, this.#votesOf(removals));
       },
     );
+    this.outage.worked();
+    return reply;
   }
 
   cancel(request: Request, leaseMs: number = request.resolved.leaseMs): void {

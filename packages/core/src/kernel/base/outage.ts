@@ -3,14 +3,21 @@ import { KitError } from "./errors.js";
 /** A lost reply and no reply are the same sign of an outage. */
 const kindOf = ({ code }: KitError): string => (code === "KIT_UNKNOWN_OUTCOME" ? "KIT_UNAVAILABLE" : code);
 
+/** An error of the server, and not of the one key whose loop has ended. */
+const mayLast = (kind: string): boolean => kind !== "KIT_KEY_TYPE";
+
 /**
  * Reports the state of an object's loops, each of which tries on until it is closed: the first failure of each kind, and the end of the
  * outage, which is an error with the code `KIT_RECOVERED` and the first failure as its `cause`. Tries between report nothing.
+ *
+ * The outage is over when no loop fails and a command has succeeded. A loop that ends while it fails leaves the outage open.
  */
 export class OutageReporter {
   readonly #emit: (error: KitError) => void;
   /** The loops whose last try failed, with the error. */
   readonly #failing = new Map<string, string>();
+  /** The failures of loops that have ended, while no command has succeeded since. */
+  readonly #left = new Set<string>();
   #first: KitError | undefined;
   #since = 0;
 
@@ -21,17 +28,20 @@ export class OutageReporter {
   /** A try of a loop has failed. */
   failed(loop: string, error: KitError): void {
     const isKnown = this.#knows(error);
-    if (this.#failing.size === 0) {
-      this.#first = error;
-      this.#since = performance.now();
-    }
+    this.#begin(error);
     this.#failing.set(loop, kindOf(error));
     if (!isKnown) this.#emit(error);
   }
 
-  /** Something failed that is not tried again. */
+  /** Something failed that is not tried again. If it may pass by itself, that is an outage, too. */
   report(error: KitError): void {
-    if (!this.#knows(error)) this.#emit(error);
+    if (this.#knows(error)) return;
+    const kind = kindOf(error);
+    if (error.retryable || kind === "KIT_UNAVAILABLE") {
+      this.#begin(error);
+      this.#left.add(kind);
+    }
+    this.#emit(error);
   }
 
   /** A loop has a connection again. The server may still refuse its command. */
@@ -39,21 +49,37 @@ export class OutageReporter {
     if (this.#failing.get(loop) === "KIT_UNAVAILABLE") this.worked(loop);
   }
 
-  /** A loop has ended: it is unknown whether its next try would have succeeded. */
+  /** A loop has ended, or has nothing to do any more: it is unknown whether its next try would have succeeded. */
   ended(loop: string): void {
+    const kind = this.#failing.get(loop);
     this.#failing.delete(loop);
+    if (kind !== undefined && mayLast(kind)) this.#left.add(kind);
   }
 
-  /** A try of a loop has succeeded, or the loop has nothing to do any more. */
-  worked(loop: string): void {
-    if (!this.#failing.delete(loop) || this.#failing.size > 0) return;
+  /** A try of a loop has succeeded; without a loop: a command of the object. */
+  worked(loop?: string): void {
+    if (!this.#isOpen) return;
+    if (loop !== undefined) this.#failing.delete(loop);
+    if (this.#failing.size > 0) return;
+    this.#left.clear();
     const seconds = ((performance.now() - this.#since) / 1_000).toFixed(1);
     const cause = this.#first;
     this.#emit(new KitError("KIT_RECOVERED", `It works again, after ${seconds} s: ${cause?.message ?? ""}`, { cause }));
   }
 
+  get #isOpen(): boolean {
+    return this.#failing.size + this.#left.size > 0;
+  }
+
+  #begin(error: KitError): void {
+    if (this.#isOpen) return;
+    this.#first = error;
+    this.#since = performance.now();
+  }
+
   #knows(error: KitError): boolean {
     const wanted = kindOf(error);
+    if (this.#left.has(wanted)) return true;
     for (const kind of this.#failing.values()) if (kind === wanted) return true;
     return false;
   }

@@ -32,6 +32,20 @@ export const describeLeaseLoss = (leasing: Leasing): void => {
       await eventually(async () => expect(await leasing.used()).toBe(0));
     });
 
+    it("emits one error, and after the end of the lease another with the next command that works", async () => {
+      const leaser = make({ leaseMs: 3_000, deadlineMs: 200 });
+      const held = await eventually(() => leaser.acquire());
+      const codes: unknown[] = [];
+      leaser.on("error", (error) => codes.push((error as { readonly code: string }).code));
+      const [node] = redis.server.nodes;
+      node!.pause();
+      await aborted(held.signal);
+      expect(codes).toEqual([expect.stringMatching(/^KIT_(UNAVAILABLE|UNKNOWN_OUTCOME)$/)]);
+      node!.resume();
+      await eventually(async () => await (await leaser.acquire()).release());
+      expect(codes.slice(1)).toEqual(["KIT_RECOVERED"]);
+    });
+
     it("costs nothing when it speaks again in time", async () => {
       const leaser = make({ leaseMs: 6_000, deadlineMs: 200 });
       const held = await eventually(() => leaser.acquire());
