@@ -1,9 +1,10 @@
 import { connect } from "@kit/core";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { aborted } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { createOrderedWorker, type Queue, type Worker } from "../src/index.js";
+import { createOrderedWorker, type Job, type Queue, type Worker } from "../src/index.js";
 import { fixtureOf, permanentKeys, Runs } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
@@ -72,6 +73,34 @@ describe("a worker", () => {
     await acl("+bzpopmin");
     runs.jobs.length = 0;
     await eventually(() => expect(codes).toEqual(["KIT_NO_PERMISSION", "KIT_RECOVERED"]), { timeoutMs: 30_000 });
+  });
+
+  it("that loses its leases in an outage emits one error when it begins, and one when it is over", async () => {
+    const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    redis.defer(() => proxy.close());
+    const client = await connect({ url: proxy.url, deadlineMs: 10_000 });
+    redis.defer(() => client.close());
+    const runs = new Runs();
+    const begun = new Runs();
+    const handler = async (job: Job): Promise<void> => {
+      begun.handler(job);
+      if (job.data === "held") await aborted(job.signal);
+      else runs.handler(job);
+    };
+    const worker = work(on(client, { deadlineMs: 200 }), handler, { leaseMs: 1_000 });
+    const codes = codesOf(worker);
+    const lost = new Promise((resolve) => worker.once("lost", resolve));
+    await make().add("job", "held");
+    await begun.until(1);
+    proxy.refuse = true;
+    proxy.resetAll();
+    await lost;
+    const { refused } = proxy.stats;
+    await eventually(() => expect(proxy.stats.refused).toBeGreaterThan(refused + 5), { timeoutMs: 20_000 });
+    expect(codes).toHaveLength(1);
+    proxy.heal();
+    const [code = ""] = codes;
+    await goesOn(make(), runs, codes, code);
   });
 
   it("that idles through an outage emits one error when it begins, and one when it is over", async () => {

@@ -234,8 +234,9 @@ export class Fetcher {
       this.#fail(asKitError(outcome.error, "A step of the worker"));
     } else {
       this.#failures = 0;
-      this.#commands.outage.worked("taking");
       this.#confirm(endings, outcome);
+      // Last, since the jobs that it ends may be the last whose leases had to be renewed.
+      this.#commands.outage.worked("taking");
       this.#receive(outcome, request, sentAt, undefined);
     }
     this.#takes.settled(request.takeId);

@@ -66,7 +66,7 @@ export class Isolation {
       } catch (error) {
         await this.#commands.failed("beginning", "Beginning a job", error, attempt);
       }
-    outage.worked("beginning");
+    outage.ended("beginning");
     return false;
   }
 }

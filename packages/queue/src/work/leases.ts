@@ -89,7 +89,7 @@ export class JobLeases implements ScheduledLease {
   release(job: TakenJob): void {
     this.#remove(job);
     if (this.#held.length > 0 || this.heapIndex < 0) return;
-    this.#commands.outage.worked("renewing");
+    this.#commands.outage.ended("renewing");
     this.#expiry.remove(this);
   }
 
@@ -123,7 +123,7 @@ export class JobLeases implements ScheduledLease {
     for (const job of [...this.#held])
       if (job.leaseUntil > now) earliest = Math.min(earliest, job.leaseUntil);
       else this.#lose(job);
-    if (this.#held.length === 0) this.#commands.outage.worked("renewing");
+    if (this.#held.length === 0) this.#commands.outage.ended("renewing");
     else this.#schedule(Math.min(this.renewAt, now + this.#heartbeatMs), earliest);
   }
 
@@ -139,7 +139,7 @@ export class JobLeases implements ScheduledLease {
       isFailed = !(await this.#renew(due.slice(start, start + maxEnded)));
     // All leases were lost: the next job makes a new schedule.
     if (this.#isClosed || this.#held.length === 0) {
-      this.#commands.outage.worked("renewing");
+      this.#commands.outage.ended("renewing");
       return this.#expiry.remove(this);
     }
     let earliest = Infinity;
