@@ -103,6 +103,31 @@ describe("a worker", () => {
     await goesOn(make(), runs, codes, code);
   });
 
+  it("that has work again at the end of an outage does not wait for its next rest to say so", async () => {
+    const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    redis.defer(() => proxy.close());
+    const client = await connect({ url: proxy.url, deadlineMs: 10_000 });
+    redis.defer(() => client.close());
+    const begun = new Runs();
+    const handler = async (job: Job): Promise<void> => {
+      begun.handler(job);
+      await aborted(job.signal);
+    };
+    const codes = codesOf(work(on(client, { deadlineMs: 200 }), handler));
+    await fixture.untilIdle(1);
+    proxy.refuse = true;
+    proxy.resetAll();
+    const { refused } = proxy.stats;
+    await eventually(() => expect(proxy.stats.refused).toBeGreaterThan(refused + 5), { timeoutMs: 20_000 });
+    expect(codes).toHaveLength(1);
+    await make().add("job", "long");
+    await make().add("job", "next");
+    proxy.heal();
+    await begun.until(1, 20_000);
+    await eventually(() => expect(codes.slice(1)).toEqual(["KIT_RECOVERED"]));
+    expect(begun.jobs).toHaveLength(1);
+  });
+
   it("that idles through an outage emits one error when it begins, and one when it is over", async () => {
     const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     redis.defer(() => proxy.close());

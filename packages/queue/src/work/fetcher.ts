@@ -235,9 +235,11 @@ export class Fetcher {
     } else {
       this.#failures = 0;
       this.#confirm(endings, outcome);
+      this.#receive(outcome, request, sentAt, undefined);
+      // While there is work, the worker does not wait, and no wait shows that connections are there again.
+      if (!this.#isDrained) this.#commands.outage.connected("waiting");
       // Last, since the jobs that it ends may be the last whose leases had to be renewed.
       this.#commands.outage.worked("taking");
-      this.#receive(outcome, request, sentAt, undefined);
     }
     this.#takes.settled(request.takeId);
     this.#proceed();
