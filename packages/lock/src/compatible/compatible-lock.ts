@@ -29,8 +29,8 @@ export interface CompatibleLockEvents {
   /** As the event of a lock: the server may drop keys when its memory is full. */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A command in the background failed; it is retried where a retry can help. While an outage lasts, waiters, renewals and releases emit one
-   * error, and one with the code `KIT_RECOVERED` when commands work again.
+   * A command in the background failed; it is retried where a retry can help. While an outage lasts, waiters, renewals and releases emit
+   * one error, and one with the code `KIT_RECOVERED` when commands work again.
    */
   readonly error: readonly [error: KitError];
 }
