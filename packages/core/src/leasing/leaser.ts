@@ -115,8 +115,14 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
               this.#failed(request, deadline, error);
               continue;
             }
-            // The server's clock differs from our estimate.
-            if (reply.state === "late") continue;
+            if (reply.state === "late") {
+              // The server's clock differs from our estimate.
+              if (!mayWait || deadline.remainingMs > 0) continue;
+              // Or the command came when the wait was over. Another one could wait out one more stall of the event loop. An earlier
+              // copy may have been granted.
+              commands.cancel(request);
+              throw kind.timeoutError(request, undefined);
+            }
             if (reply.state === "granted") {
               const grant = grantOf(request, reply, attempt.sentAt);
               return kind.confirm

@@ -46,6 +46,22 @@ export const describeLeaseLoss = (leasing: Leasing): void => {
       expect(codes.slice(1)).toEqual(["KIT_RECOVERED"]);
     });
 
+    it("costs an acquire no more than its time, if the command came too late", async () => {
+      const leaser = make();
+      await (await leaser.acquire()).release();
+      const [node] = redis.server.nodes;
+      node!.pause();
+      const refused = rejection(leaser.acquire({ waitMs: 100 }));
+      block(200);
+      node!.resume();
+      block(200);
+      const error = (await refused) as Error;
+      expect(error).toMatchObject({ code: expect.stringMatching(/_TIMEOUT$/) as string });
+      // Another try would have had no reply within the millisecond that it had, or the lease.
+      expect(error.cause).toBeUndefined();
+      await eventually(async () => expect(await leasing.used()).toBe(0));
+    });
+
     it("costs nothing when it speaks again in time", async () => {
       const leaser = make({ leaseMs: 6_000, deadlineMs: 200 });
       const held = await eventually(() => leaser.acquire());
