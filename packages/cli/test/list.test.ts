@@ -13,7 +13,7 @@ import { createSemaphore } from "@kit/semaphore";
 import { createStats } from "@kit/stats";
 import { type RedisServer, startRedis } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { knownPackages } from "../src/packages.js";
+import { descriptorOf, knownPackages } from "../src/packages.js";
 import { emptyFolder, kit, programBeside } from "./harness.js";
 
 const program = programBeside(...knownPackages);
@@ -182,6 +182,24 @@ describe("a name that does not exist", () => {
     expect({ code, stderr }).toEqual({ code: 1, stderr: "" });
     expect(stdout).not.toMatch(/\b0\b/);
     expect(JSON.parse((await run("--json")).stdout)).toMatchObject({ isUnknown: true });
+  });
+});
+
+describe("every command of every package", () => {
+  /** They wait for what may come, or read a file. */
+  const waiting = ["chat tail", "stats tail", "receive", "ship", "geoip import"];
+
+  it("ends in order on a name that does not exist", async () => {
+    await using server = await startRedis();
+    const all = await Promise.all(knownPackages.map(descriptorOf));
+    const commands = all.flatMap((one) => one?.commands ?? []).filter(({ path }) => !waiting.includes(path));
+    expect(commands.length).toBeGreaterThan(15);
+    for (const { path, args = [] } of commands) {
+      const names = args.map(({ name }) => (name === "addresses" ? "10.0.0.1" : `no_${name}`));
+      const { code, stderr } = await kit([...path.split(" "), ...names, "--url", server.url], { program });
+      expect([path, stderr]).toEqual([path, expect.stringMatching(/^(kit: Database .* has no .*\n)?$/)]);
+      if (path.startsWith("queue ") && path !== "queue adopt") expect([path, code]).toEqual([path, 1]);
+    }
   });
 });
 

@@ -1,5 +1,5 @@
 import type { Connection } from "@kit/core";
-import type { Report } from "@kit/core/toolkit";
+import type { CliCommand, CliOption, Report } from "@kit/core/toolkit";
 import { eventually, useRedis } from "@kit/testing";
 import { commandCall, inspectCall, rejection } from "@tooling/vitest/helpers";
 import { Queue as BullQueue } from "bullmq";
@@ -20,20 +20,41 @@ type Options = Parameters<typeof commandCall>[2];
 
 const look = async (thing: string, ...args: string[]) =>
   await descriptor.inspectors!.find((one) => one.thing === thing)!.look(inspectCall(client(), redis.prefix), ...args);
-const run = async (path: string, args: readonly string[], options?: Options) => {
+const commandOf = (path: string): CliCommand => descriptor.commands!.find((one) => one.path === path)!;
+/** A call that refuses, as the command line does, to read an option that the command does not declare. */
+const callOf = ({ path, options: declared = [] }: CliCommand, options: Options = {}) => {
   const call = commandCall(client(), redis.prefix, options);
-  await descriptor.commands!.find((one) => one.path === path)!.run(call, ...args);
+  const reading =
+    <T>(takes: CliOption["takes"], read: (option: string) => T) =>
+    (option: string): T => {
+      if (!declared.some((one) => one.name === option && one.takes === takes))
+        throw new Error(`kit ${path} declares no option ${option}`);
+      return read(option);
+    };
+  const { text, integer, isSet } = call;
+  return {
+    ...call,
+    text: reading("text", text),
+    integer: reading("integer", integer),
+    isSet: reading(undefined, isSet),
+  };
+};
+const run = async (path: string, args: readonly string[], options?: Options) => {
+  const call = callOf(commandOf(path), options);
+  await commandOf(path).run(call, ...args);
   return call.written.reports[0];
 };
-/** Whether the command says that there is no such thing, and ends with code 1. */
-const isUnknown = async (path: string, args: readonly string[], options?: Options): Promise<boolean> => {
-  const call = commandCall(client(), redis.prefix, options);
+/** The whole report of a command. */
+const reportOf = async (path: string, args: readonly string[], options?: Options): Promise<Report> => {
+  const call = callOf(commandOf(path), options);
   const reports: Report[] = [];
   const report = (one: Report): Promise<void> => Promise.resolve(void reports.push(one));
-  const command = descriptor.commands!.find((one) => one.path === path)!;
-  await command.run({ ...call, output: { ...call.output, report } }, ...args);
-  return reports[0]?.isUnknown ?? false;
+  await commandOf(path).run({ ...call, output: { ...call.output, report } }, ...args);
+  return reports[0]!;
 };
+/** Whether the command says that there is no such thing, and ends with code 1. */
+const isUnknown = async (path: string, args: readonly string[], options?: Options): Promise<boolean> =>
+  (await reportOf(path, args, options)).isUnknown ?? false;
 
 let queue: Queue;
 let ids: Record<"dead" | "odd" | "active" | "waiting" | "urgent" | "delayed", string>;

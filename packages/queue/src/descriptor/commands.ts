@@ -258,7 +258,8 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
     const { redis, prefix, text, isSet, output } = call;
     const name = text("name");
     const { pausedAt: before, names } = await inspectQueue(redis, { queue, prefix });
-    const isKnown = before !== null || names.length > 0 || isSet("create") || (await isQueue(call, queue));
+    const isWanted = verb === "pause" && isSet("create");
+    const isKnown = before !== null || names.length > 0 || isWanted || (await isQueue(call, queue));
     if (!isKnown) return await output.report(unknownQueue(queue));
     const isUnknown = verb === "resume" && name !== undefined && !names.some((limited) => limited.name === name);
     await change(redis, { queue, prefix }, { name });
