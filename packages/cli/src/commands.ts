@@ -186,7 +186,7 @@ export const addCommand = (kit: Command, from: PackageDescriptor, command: CliCo
       parent.commands.find((one) => one.name() === word) ?? parent.command(word).description(`of @kit/${from.name}`);
   declare(parent.command(words.at(-1) ?? ""), { from, args, options }, async (given) => {
     const { target } = given;
-    await withConnection(target, `kit-${words.join("-")}`, async (redis, url) => {
+    const runCommand = async (redis: Connection, url: string): Promise<void> => {
       const signal = shutdownSignal();
       const output = outputOf(target.json === true, withoutCredentials(url));
       const call = { ...callOf(redis, given, options), output, signal };
@@ -196,6 +196,7 @@ export const addCommand = (kit: Command, from: PackageDescriptor, command: CliCo
         // A command that the user ended may fail in its current step.
         if (!signal.aborted) throw error;
       }
-    });
+    };
+    await withConnection(target, `kit-${words.join("-")}`, runCommand, { mayChange: true });
   }).description(about);
 };

@@ -1,6 +1,9 @@
 import { connect, type Connection } from "@kit/core";
 import type { Command } from "commander";
-import { givenUrl } from "./target.js";
+import { write } from "./output.js";
+import { harmless } from "./print.js";
+import { defaultNote, givenUrl } from "./target.js";
+import { ofWrongServer, partOfCluster } from "./wrong-server.js";
 
 /** The options of every command that connects to a Redis. */
 export interface Target {
@@ -15,8 +18,11 @@ export const targetOptions = (command: Command): Command =>
     .option("--prefix <prefix>", "what the packages' keys begin with", "kit")
     .option("--json", "one JSON object on stdout");
 
+const note = (text: string | undefined): Promise<void> =>
+  text === undefined ? Promise.resolve() : write(process.stderr, `kit: ${harmless(text)}\n`);
+
 /**
- * Runs `use` with a connection, and closes that.
+ * Calls `run` with a connection, and closes that.
  *
  * @throws {KitError} what `connect()` throws.
  */
@@ -24,11 +30,16 @@ export const withConnection = async (
   target: Target,
   connectionName: string,
   run: (redis: Connection, url: string) => Promise<void>,
+  { mayChange = false }: { readonly mayChange?: boolean } = {},
 ): Promise<void> => {
   const url = givenUrl(target.url);
+  await note(defaultNote(target.url, mayChange));
   const redis = await connect({ url, connectionName });
   try {
+    await note(await partOfCluster(redis, url));
     await run(redis, url);
+  } catch (error) {
+    throw await ofWrongServer(error, redis, url);
   } finally {
     await redis.close();
   }

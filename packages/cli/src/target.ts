@@ -6,12 +6,20 @@ import { exitCodes, Failure } from "./exit-codes.js";
  */
 export const withoutCredentials = (url: string): string => url.replace(/^([a-z+]+:\/\/)[^@/]*@/i, "$1");
 
-/** The default address. */
+const defaultUrl = "redis://127.0.0.1:6379";
+
+/** The given address, or the default one. */
 export const givenUrl = (url: string | undefined): string => {
   // A script whose variable is not set must not use the default server.
-  if (url === "")
-    throw new Failure("--url is empty; leave it out, or name a Redis: redis://127.0.0.1:6379", exitCodes.usage);
-  return url ?? (process.env["REDIS_URL"] || "redis://127.0.0.1:6379");
+  if (url === "") throw new Failure(`--url is empty; leave it out, or name a Redis: ${defaultUrl}`, exitCodes.usage);
+  return url ?? (process.env["REDIS_URL"] || defaultUrl);
+};
+
+/** Names the server that nobody has named: where a command may change it, or REDIS_URL is there and empty. */
+export const defaultNote = (url: string | undefined, mayChange: boolean): string | undefined => {
+  const variable = process.env["REDIS_URL"];
+  if (url !== undefined || variable || (variable === undefined && !mayChange)) return undefined;
+  return `${variable === undefined ? "no --url and no REDIS_URL" : "REDIS_URL is empty"}: this is ${defaultUrl}`;
 };
 
 /** Whether a host, as a URL or a server names it, can only be reached on this machine. */
