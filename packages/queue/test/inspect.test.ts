@@ -468,14 +468,22 @@ describe("kit queue", () => {
       for (const id of [ids.waiting, "nobody"])
         expect(await run(path, [name, id], { run: true })).toMatchObject({ count: 0 });
       for (const options of [{}, { run: true as const }] as const) {
-        expect(await isUnknown(path, [name, "nobody"], options)).toBe(true);
-        expect(await isUnknown(path, [name, ids.waiting], options)).toBe(false);
+        for (const id of ["nobody", ids.waiting]) expect(await isUnknown(path, [name, id], options)).toBe(true);
+        expect(await isUnknown(path, [name], { ...options, name: "emial" })).toBe(true);
       }
     }
     expect(await fixture.counts()).toMatchObject({ jobs: 6, dead: 2 });
     expect(await run("queue drop", [name, ids.odd], { run: true })).toEqual({ queue: name, isDryRun: false, count: 1 });
     expect(await fixture.counts()).toMatchObject({ jobs: 5, dead: 1 });
+    await expect(run("queue drop", [name], { run: true })).rejects.toThrow(/add --all/);
+    const last = ["to do it", "the same command with --run --all"];
+    expect((await reportOf("queue drop", [name])).facts).toContainEqual(last);
     expect(await run("queue retry", [name], { run: true })).toEqual({ queue: name, isDryRun: false, count: 1 });
+    for (const path of ["queue retry", "queue drop"]) {
+      expect((await reportOf(path, [name])).facts).toEqual([[expect.stringMatching(/^would be/), "0"]]);
+      expect(await isUnknown(path, [name])).toBe(false);
+    }
+    expect(await run("queue drop", [name], { run: true, all: true })).toMatchObject({ count: 0 });
     expect(await fixture.counts()).toMatchObject({ jobs: 5, dead: 0, waiting: 2 });
     open();
   });

@@ -1,4 +1,4 @@
-import type { CliArgument, CliCommand, CliOption, CommandCall } from "@kit/core/toolkit";
+import type { CliArgument, CliCommand, CliOption, CommandCall, Facts } from "@kit/core/toolkit";
 import { createQueue } from "../index.js";
 import type { StoredError } from "../failure.js";
 import { isQueue, jobFacts, readyOf, unknownQueue } from "./inspect.js";
@@ -130,6 +130,7 @@ const logCommand: CliCommand = {
 };
 
 const runOption: CliOption = { name: "run", about: "does it; without it only says what would be done" };
+const allOption: CliOption = { name: "all", about: "with --run, and without id and name: all dead letters" };
 const moveOptions: readonly CliOption[] = [
   runOption,
   { name: "name", takes: "text", about: "only dead letters of jobs of this name" },
@@ -139,12 +140,12 @@ const moveArguments: readonly CliArgument[] = [
   { name: "id", about: "id of a dead letter; without it all of them", count: "optional" },
 ];
 
-/** The dead letters that a command is about, as they are now; undefined: there is no job of this id. */
+/** The dead letters that a command is about, as they are now. */
 const chosen = async (
   { redis, prefix, text, signal }: CommandCall,
   queue: string,
   id?: string,
-): Promise<JobFacts[] | undefined> => {
+): Promise<readonly JobFacts[]> => {
   const name = text("name");
   const letters: JobFacts[] = [];
   if (id === undefined)
@@ -156,7 +157,6 @@ const chosen = async (
     }
   else {
     const { state, ...letter } = await inspectJob(redis, { queue, prefix }, id);
-    if (state === "none") return undefined;
     if (state === "dead") letters.push(letter);
   }
   return name === undefined ? letters : letters.filter((one) => one.name === name);
@@ -166,20 +166,29 @@ const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCo
   path: `queue ${verb}`,
   about: `${about}; a dry run unless --run is given`,
   args: moveArguments,
-  options: moveOptions,
+  options: verb === "drop" ? [...moveOptions, allOption] : moveOptions,
   run: async (call, name: string, id?: string) => {
-    const { redis, prefix, isSet, output } = call;
+    const { redis, prefix, isSet, text, output } = call;
     if (!(await isQueue(call, name))) return await output.report(unknownQueue(name));
+    const jobs = text("name");
+    const asksForAll = verb === "drop" && id === undefined && jobs === undefined;
+    if (asksForAll && isSet("run") && !isSet("all"))
+      throw new TypeError("This would delete all dead letters of the queue: add --all, or an id, or --name");
     const letters = await chosen(call, name, id);
-    const isUnknown = letters === undefined;
-    const ids = (letters ?? []).map((letter) => letter.id);
+    const ids = letters.map((letter) => letter.id);
+    const isUnknown = ids.length === 0 && (id !== undefined || jobs !== undefined);
+    const unknown: Facts = isUnknown
+      ? [["unknown", `no dead letter has this ${id === undefined ? "name" : "id"}`]]
+      : [];
+    const toDo = `the same command with --run${asksForAll ? " --all" : ""}`;
     if (!isSet("run")) {
-      const first = (letters ?? []).slice(0, shownLetters);
+      const first = letters.slice(0, shownLetters);
       await output.report({
         data: { queue: name, isDryRun: true, count: ids.length, ids },
         facts: [
-          [`would be ${done}`, isUnknown ? "nothing, since the job is not known" : String(ids.length)],
-          ["to do it", "the same command with --run"],
+          [`would be ${done}`, String(ids.length)],
+          ...unknown,
+          ...(ids.length === 0 ? [] : [["to do it", toDo] as const]),
         ],
         table: first.length === 0 ? undefined : tableOf(first),
         isUnknown,
@@ -189,7 +198,8 @@ const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCo
     const queue = createQueue(redis, name, { prefix });
     try {
       const count = verb === "retry" ? await queue.redrive(ids) : await queue.dropDeadLetters(ids);
-      await output.report({ data: { queue: name, isDryRun: false, count }, facts: [[done, String(count)]], isUnknown });
+      const facts: Facts = [[done, String(count)], ...unknown];
+      await output.report({ data: { queue: name, isDryRun: false, count }, facts, isUnknown });
       return undefined;
     } finally {
       await queue.close();
@@ -308,7 +318,7 @@ const drainCommand: CliCommand = {
       data: { queue, isDryRun, count },
       facts: [
         [isDryRun ? "would be deleted" : "deleted", String(count)],
-        ...(isDryRun ? [["to do it", "the same command with --run"] as const] : []),
+        ...(isDryRun && count > 0 ? [["to do it", "the same command with --run"] as const] : []),
       ],
     });
     return undefined;
@@ -329,7 +339,7 @@ const repairCommand: CliCommand = {
       data: { queue, isDryRun, count: ids.length, ids },
       facts: [
         [isDryRun ? "would be made ready" : "made ready", String(ids.length)],
-        ...(isDryRun ? [["to do it", "the same command with --run"] as const] : []),
+        ...(isDryRun && ids.length > 0 ? [["to do it", "the same command with --run"] as const] : []),
       ],
       table: ids.length === 0 ? undefined : { columns: ["id"], rows: ids.slice(0, shownLetters).map((id) => [id]) },
     });
