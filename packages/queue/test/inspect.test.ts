@@ -150,6 +150,12 @@ describe("kit queue pause", () => {
     expect(await run("queue pause", [name], { name: "odd one" })).toMatchObject({
       ...{ queue: name, name: "odd one", suspended: 0, pausedAt: expect.any(Number), ready: 2, active: 1 },
     });
+    const noted = ["note", expect.stringMatching(/^no job of this name is there now/)];
+    expect((await reportOf("queue pause", [name], { name: "emial" })).facts).toContainEqual(noted);
+    expect(await run("queue resume", [name], { name: "emial" })).toMatchObject({ pausedAt: null });
+    const there = await reportOf("queue pause", [name], { name: "job" });
+    expect(there.facts).not.toContainEqual(noted);
+    expect(await run("queue resume", [name], { name: "job" })).toMatchObject({ pausedAt: null });
     const { data, facts, summary } = await look("queue", name);
     expect(data).toMatchObject({
       pausedAt: null,
@@ -216,6 +222,9 @@ describe("kit inspect job", () => {
     ]);
     expect(JSON.stringify(states)).not.toContain("secret");
     expect((await look("job", name, "nobody")).data).toMatchObject({ state: "none" });
+    const unknownQueue = await look("job", "unused", "nobody");
+    expect(unknownQueue).toMatchObject({ data: { state: "none" }, isUnknown: true });
+    expect(unknownQueue.facts).toContainEqual(["state", expect.stringMatching(/no job was ever added/)]);
   });
 });
 
@@ -415,6 +424,8 @@ describe("kit queue", () => {
     ] as const) {
       expect(await run("queue cancel", [name, ids[one]])).toMatchObject({ isDryRun: true, count: 1, outcome });
       expect((await look("job", name, ids[one])).data).toMatchObject({ state: outcome });
+      const { facts } = await reportOf("queue cancel", [name, ids[one]]);
+      expect(facts!.some(([fact]) => fact === "its handler")).toBe(one === "active");
       const done = { isDryRun: false, count: 1, outcome: one === "active" ? "cancelled" : "removed" };
       expect(await run("queue cancel", [name, ids[one]], { run: true })).toMatchObject(done);
       expect((await look("job", name, ids[one])).data).toMatchObject({ state: "none" });

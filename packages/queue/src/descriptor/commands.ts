@@ -20,7 +20,7 @@ import {
 } from "../manage/index.js";
 
 const queueArgument: CliArgument = { name: "queue", about: "name of the queue", listedIn: "queues" };
-const idArgument: CliArgument = { name: "id", about: "id of the job" };
+const idArgument: CliArgument = { name: "id", about: "id of the job; kit queue list QUEUE shows ids" };
 const columns = ["id", "name", "attempts", "crashes", "at", "error"];
 const rowOf = ({ id, name, attempts, crashes, at, error }: JobFacts): readonly string[] => [
   id,
@@ -207,6 +207,13 @@ const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCo
   },
 });
 
+const handlerFact: Facts = [
+  [
+    "its handler",
+    "its signal aborts; if it ignores that, it keeps a slot of its worker until it ends: restart that worker",
+  ],
+];
+
 /** A command that ends one job. `states`: those of jobs that it ends. `done`: what became of the job. */
 const endCommand = (
   verb: "remove" | "cancel",
@@ -232,6 +239,7 @@ const endCommand = (
           count === 1 ? id : `nothing, since the job is ${outcome === "none" ? "not known" : outcome}`,
         ],
         ...(isDryRun && count === 1 ? [["to do it", "the same command with --run"] as const] : []),
+        ...(outcome === "cancelled" || (verb === "cancel" && outcome === "active") ? handlerFact : []),
         ...(report && outcome !== "none" ? jobFacts(report) : []),
       ],
       isUnknown: outcome === "none",
@@ -256,6 +264,14 @@ const promoteCommand: CliCommand = {
 /** A queue can be paused before its first add. By hand that is rather a misspelt name. */
 const createOption: CliOption = { name: "create", about: "also if the queue has had no job and no worker yet" };
 
+/** Only the first jobs of each state are searched: a long queue must not be held up. */
+const hasJobs = async ({ redis, prefix }: CommandCall, queue: string, name: string): Promise<boolean> => {
+  const states = ["waiting", "prioritised", "suspended", "delayed", "active"] as const;
+  const pages = await Promise.all(states.map((state) => listJobs(redis, { queue, prefix }, { state, name, count: 1 })));
+  // A page without jobs that has a next one leaves it open.
+  return pages.some(({ jobs, next }) => jobs.length > 0 || next !== undefined);
+};
+
 const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pauseQueue): CliCommand => ({
   path: `queue ${verb}`,
   about,
@@ -278,6 +294,7 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
     const one = seen.names.find((limited) => limited.name === name);
     const pausedAt = name === undefined ? seen.pausedAt : (one?.pausedAt ?? null);
     const what = name === undefined ? "" : ` ${name}`;
+    const isVain = verb === "pause" && name !== undefined && !(await hasJobs(call, queue, name));
     await output.report({
       data: {
         queue,
@@ -290,6 +307,9 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
         ["queue", queue],
         ...(isUnknown ? [["unknown", `jobs${what} were not paused`] as const] : []),
         ["state", pausedAt === null ? `its jobs${what} begin` : `paused: no job${what} begins`],
+        ...(isVain
+          ? [["note", `no job of this name is there now; to undo: kit queue resume ${queue} --name …`] as const]
+          : []),
         ...(one ? [["suspended", String(one.suspended)] as const] : []),
         ["ready", String(readyOf(seen))],
         ["active", String(active)],

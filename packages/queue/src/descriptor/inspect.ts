@@ -55,7 +55,7 @@ const queueFacts = (queue: string, seen: Overview): Facts => {
     ["queue", queue],
     [
       "ready",
-      `${String(readyOf(seen))}, ${String(prioritised)} of them by priority${suspended === 0 ? "" : `, ${String(suspended)} suspended, as their names are stopped`}`,
+      `${String(readyOf(seen))}${prioritised === 0 ? "" : `, ${String(prioritised)} of them by priority`}${suspended === 0 ? "" : `, ${String(suspended)} suspended, as their names are stopped`}`,
     ],
     ["delayed", countOf(delayed, nextDue, (at) => `the first due ${until(at)}`)],
     ["active", countOf(active, firstLeaseEnd, (at) => `the first lease ends ${until(at)} unless renewed`)],
@@ -136,10 +136,12 @@ export const jobInspector: Inspector = {
   about: "where one job of a queue is, its attempts and last error",
   args: [
     { name: "queue", about: "name of the queue", listedIn: "queues" },
-    { name: "id", about: "id of the job" },
+    { name: "id", about: "id of the job; kit queue list QUEUE shows ids" },
   ],
-  look: async ({ redis, prefix }, queue: string, id: string) => {
+  look: async (call, queue: string, id: string) => {
+    const { redis, prefix } = call;
     const data = await inspectJob(redis, { queue, prefix }, id);
+    if (data.state === "none" && !(await isQueue(call, queue))) return { ...unknownQueue(queue), data };
     return { data, facts: jobFacts(data), isUnknown: data.state === "none" };
   },
 };
