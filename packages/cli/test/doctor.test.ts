@@ -134,7 +134,11 @@ describe("kit doctor on a server with many faults", () => {
 
   it.each([
     ["round-trip", "warning", /p50 \d+\.\d+ ms.*far away/],
-    ["eviction-policy", "problem", /allkeys-lru: a full server drops locks/],
+    [
+      "eviction-policy",
+      "problem",
+      /allkeys-lru: a full server drops locks.*; meanwhile queues refuse to add and to work/,
+    ],
     ["persistence", "warning", /a restart loses everything/],
     ["memory", "warning", /1\d MB of 20 MB \(maxmemory\) are used, (8\d|9[0-4]) %/],
     ["keys-without-expiry", "problem", /held for ever: kit:lock:\{stuck\}:lease\n.*never expire.*: kit:stray$/],
@@ -166,6 +170,18 @@ describe("kit doctor on a server with one fault", () => {
     expect(of("eviction-policy").severity).toBe("warning");
     expect(said("eviction-policy")).toBe("volatile-lru would drop locks and other data as soon as maxmemory is set");
     expect(said("memory")).toMatch(/^no maxmemory/);
+  });
+
+  it("tells a stopped process from a server that is not there", async () => {
+    const server = await started();
+    const [node] = server.nodes;
+    node!.pause();
+    const stopped = await doctor(server.url);
+    node!.resume();
+    expect(stopped.code).toBe(3);
+    expect(stopped.of("reachability").findings[0]!.fix).toMatch(/^It accepts connections but does not answer: /);
+    const absent = await doctor("redis://127.0.0.1:1");
+    expect(absent.of("reachability").findings[0]!.fix).toMatch(/^Start the server/);
   });
 
   it("catches snapshots that fail, while the server refuses writes", async () => {

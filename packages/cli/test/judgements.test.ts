@@ -70,7 +70,7 @@ describe("the rates of one client", () => {
     const error = await new Promise((resolve) => {
       connect({ host: "127.0.0.1", port: 9, localAddress: "192.0.2.1" }).on("error", resolve);
     });
-    const { severity, text, fix } = unreachable(error);
+    const { severity, text, fix } = await unreachable(error);
     expect(severity).toBe("problem");
     expect(text).toMatch(/EADDRNOTAVAIL/);
     expect(fix).toMatch(/no port left: a client opens a connection per call/);

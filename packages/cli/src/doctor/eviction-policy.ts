@@ -12,14 +12,17 @@ export const evictionPolicy: Check = {
       const evicted = numberOf(info, "evicted_keys");
       const fix =
         "CONFIG SET maxmemory-policy noeviction; the same line belongs in redis.conf. Put caches on a server of their own.";
+      const queues = policy.startsWith("allkeys")
+        ? "; meanwhile queues refuse to add and to work, unless they have allowEviction"
+        : "";
       if (policy === "noeviction") return [ok("noeviction: a full server refuses writes, and drops nothing")];
       if (limit > 0)
         return [
           problem(
-            `${policy}: a full server drops locks and other data that somebody relies on${evicted > 0 ? `; it has dropped ${counted(evicted, "key")}` : ""}`,
+            `${policy}: a full server drops locks and other data that somebody relies on${evicted > 0 ? `; it has dropped ${counted(evicted, "key")}` : ""}${queues}`,
             fix,
           ),
         ];
-      return [warning(`${policy} would drop locks and other data as soon as maxmemory is set`, fix)];
+      return [warning(`${policy} would drop locks and other data as soon as maxmemory is set${queues}`, fix)];
     }),
 };

@@ -109,7 +109,7 @@ export const examine = async (
     server = await openServer(examined, over.signal);
   } catch (error) {
     if (KitError.is(error) && error.code === "KIT_TARGET") throw error;
-    say(reachability.id, [unreachable(error)]);
+    say(reachability.id, [await unreachable(error)]);
   }
   try {
     for (const check of [...checks, ...packages.flatMap((one) => (one.checks ?? []).map(checkOf))])

@@ -1,4 +1,5 @@
-import { KitError } from "@kit/core";
+import { connect, type Socket } from "node:net";
+import { KitError, KitUnavailableError } from "@kit/core";
 import { type Finding, serverError } from "@kit/core/toolkit";
 import type { ServerNode } from "../node.js";
 import { bringBack, type Check, ok, problem } from "./check.js";
@@ -55,10 +56,33 @@ const fixes: readonly (readonly [RegExp, string])[] = [
   [/max number of clients/, "The server has no connection left: raise maxclients, or close what is not used."],
 ];
 
+/** How long an accept may take. */
+const acceptMs = 1_000;
+
+/** Whether something accepts a connection there. `address`: `host:port`, or the path of a socket. */
+const accepts = async (address: string): Promise<boolean> => {
+  const [, host = "", port = ""] = /^\[?(.*?)\]?:(\d+)$/.exec(address) ?? [];
+  let socket: Socket | undefined;
+  try {
+    return await new Promise<boolean>((resolve) => {
+      socket = port === "" ? connect({ path: address }) : connect({ host, port: Number(port) });
+      socket.once("connect", () => resolve(true));
+      socket.once("error", () => resolve(false));
+      socket.setTimeout(acceptMs, () => resolve(false));
+    });
+  } finally {
+    socket?.destroy();
+  }
+};
+
+const fixOfSilence = async (error: unknown): Promise<string> =>
+  error instanceof KitUnavailableError && (await accepts(error.address))
+    ? "It accepts connections but does not answer: a stopped process, a long script, or a full disk."
+    : "See that the server runs, and that a firewall lets this machine through.";
+
 /** Why there is no connection, and what to do. */
-export const unreachable = (error: unknown): Finding => {
+export const unreachable = async (error: unknown): Promise<Finding> => {
   const reason = reasonOf(error);
-  const [, fix = "See that the server runs, and that a firewall lets this machine through."] =
-    fixes.find(([pattern]) => pattern.test(reason)) ?? [];
+  const fix = fixes.find(([pattern]) => pattern.test(reason))?.[1] ?? (await fixOfSilence(error));
   return problem(KitError.is(error) ? error.message : reason, fix);
 };
