@@ -274,7 +274,7 @@ describe("the program", () => {
       expect(await kit(["help", ...topic])).toEqual({
         code: 64,
         stdout: "",
-        stderr: `kit: No help on "${topic.join(" ")}". Commands: doctor, inspect, list, help. Checks: ${ids}\n`,
+        stderr: `kit: No help on "${topic.join(" ")}". Commands: doctor, inspect, list, help, lock. Checks: ${ids}\n`,
       });
   });
 

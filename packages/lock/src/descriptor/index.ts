@@ -1,5 +1,6 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
 import { lockInspector } from "./inspect.js";
+import { releaseCommand } from "./release.js";
 
 /** The description of this package for the command line. */
 export const descriptor: PackageDescriptor = {
@@ -37,9 +38,10 @@ export const descriptor: PackageDescriptor = {
       key: /^\{.*\}:lease$/s,
       problem: {
         text: "locks that are held for ever",
-        fix: "Somebody took their expiry away (PERSIST, or a restore). If the holder is gone: lock.forceRelease(name).",
+        fix: "Somebody took their expiry away (PERSIST, or a restore). If the holder is gone: kit lock release NAME.",
       },
     },
   ],
   inspectors: [lockInspector],
+  commands: [releaseCommand],
 };

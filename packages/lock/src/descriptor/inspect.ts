@@ -57,7 +57,8 @@ const reportOf = async (
   };
 };
 
-const leaseText = (msLeft: number | null): string =>
+/** When a lease ends; null: never. */
+export const leaseText = (msLeft: number | null): string =>
   msLeft === null ? "never ends: its expiry was removed" : `ends in ${secondsText(msLeft)} unless renewed`;
 
 const isUsed = ({ state, waiters }: LockReport): boolean => state === "held" || waiters > 0;
@@ -78,7 +79,9 @@ const lockFacts = ({ state, holder, since, msLeft, fencingToken, waiters, queue 
           ["since", since ?? "not known: the server's clock went back"],
           ["lease", leaseText(msLeft)],
         ];
-  return [...held, ["fence", fencingToken ?? "none is stored"], ["waiters", countText(waiters, queue)]];
+  const none =
+    state === "free" ? "none is stored: not taken in the last week, or never; see kit list locks" : "none is stored";
+  return [...held, ["fence", fencingToken ?? none], ["waiters", countText(waiters, queue)]];
 };
 
 /** Locks of different kinds with the same name are different locks. */
