@@ -38,12 +38,12 @@ export const remedies = {
   KIT_SERVER_FULL: "Raise `maxmemory`, or find what fills it: [memory](../../packages/cli/docs/doctor.md#memory).",
   KIT_TARGET: "Correct the address: [its forms](../../packages/core/README.md#install).",
   KIT_UNAVAILABLE:
-    "Repeat the call later, or reply with 503. `kit doctor` says why no server answers ([reachability](../../packages/cli/docs/doctor.md#reachability)).",
+    "Repeat the call later, or reply with 503. `kit doctor` says why no server answers ([reachability](../../packages/cli/docs/doctor.md#reachability)). [When Redis is away](redis-away.md).",
   KIT_UNEXPECTED: "Read `cause` and its stack. Where it lies in kit, please report it.",
   KIT_UNSUPPORTED:
     "Use a client with connections, as `connect()` gives; over HTTP send text. [Limits](../../packages/core/docs/http.md#limits).",
   KIT_UNKNOWN_OUTCOME:
-    "Without an `op`, read the state before you repeat the change. [A program](../../packages/core/docs/recipes.md).",
+    "Without an `op`, read the state before you repeat the change. [A program](../../packages/core/docs/recipes.md). [When Redis is away](redis-away.md#calls).",
 
   KIT_LOCK_TIMEOUT: "Reply that it is busy, or wait longer. `kit inspect lock NAME` shows who holds it and who waits.",
   KIT_LOCK_LOST:
@@ -73,7 +73,8 @@ export const remedies = {
     "Pause both queues or none, and end the other adoption first. [Moving from BullMQ](migration/bullmq.md).",
   KIT_QUEUE_HEARTBEAT:
     "Read `cause`. Until the worker is made anew, a handler that blocks the main loop for longer than `leaseMs` loses its jobs: [workers](../../packages/queue/docs/workers.md).",
-  KIT_JOB_FAILED: "Read `error`. When its cause is mended, `kit queue retry` runs the dead letter again.",
+  KIT_JOB_FAILED:
+    "Read `error`. When its cause is mended, `kit queue retry QUEUE ID --run` runs the dead letter again.",
   KIT_JOB_OUTCOME_LOST:
     "Find out by your own data whether the job ran. Its id is an idempotency key for adding it again.",
   KIT_JOB_LEASE_LOST:

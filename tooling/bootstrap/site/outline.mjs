@@ -92,6 +92,7 @@ export function sidebarOf(pages) {
     ]),
     group("Production", [
       "production",
+      "redis-away",
       "at-scale",
       "where-it-runs",
       "versions",
