@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -48,6 +49,14 @@ export const metricsBehaviour = (mode: RedisMode): void => {
       expect(all["next_age_seconds"]).toBeLessThan(600);
       const plain = shown(await metrics().metrics());
       expect(Object.keys(plain).filter((one) => one.startsWith("next_"))).toEqual(["next_age_seconds"]);
+    });
+
+    it("are those that the dashboard asks for", async () => {
+      const dashboard = readFileSync(new URL("../../stats/grafana/dashboard.json", import.meta.url), "utf8");
+      const asked = dashboard.match(/kit_queue_\w+/g);
+      const there = (await metrics().metrics()).map((sample) => sample.name);
+      expect(asked).not.toBeNull();
+      expect(there).toEqual(expect.arrayContaining([...new Set(asked)]));
     });
 
     it("show names that are stopped, and their ready jobs apart", async () => {

@@ -7,10 +7,11 @@ import { addressOf } from "./documents.mjs";
 /** @typedef {import("./documents.mjs").Page} Page */
 /** @typedef {{ root: string, repository: string | undefined }} Place */
 
-const pictures = [".svg", ".png"];
+/** Files that the site has, too: pictures, and data to download. */
+const copied = [".svg", ".png", ".json"];
 
 /**
- * The text of a page with the links that it has on the site: to the pages, to pictures beside them, and for everything else to the
+ * The text of a page with the links that it has on the site: to the pages, to copies of pictures and data beside them, and for everything else to the
  * repository. Until that has an address, such a link is dropped, and its words are kept.
  * @param {Page} page
  * @param {Place} place
@@ -24,7 +25,7 @@ export function siteText({ file, address, text }, { root, repository }) {
     const target = pathOf(destination, root);
     const there = addressOf(target);
     if (there !== undefined) return `${relativeTo(here, there)}.md`;
-    if (pictures.includes(extname(target))) {
+    if (copied.includes(extname(target))) {
       figures.add(target);
       return relativeTo(here, `figures/${target}`);
     }

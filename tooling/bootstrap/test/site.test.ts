@@ -84,6 +84,7 @@ describe("the links of a page", () => {
   const text = [
     "# A",
     "[sibling](docs/b.md#two) [folder](../queue) [source](src/a.ts) ![chart](a.svg) [itself](#a) [out](https://example.org)",
+    "[data](a.json)",
     "`[code](src/a.ts)`",
   ].join("\n\n");
   const place = (): string => {
@@ -93,6 +94,7 @@ describe("the links of a page", () => {
       "packages/lock/docs/b.md": "",
       "packages/lock/src/a.ts": "",
       "packages/lock/a.svg": "",
+      "packages/lock/a.json": "",
       "packages/queue/README.md": "",
     });
     return folder;
@@ -107,7 +109,8 @@ describe("the links of a page", () => {
     expect(linked).toContain("[source](https://example.org/owner/kit/blob/main/packages/lock/src/a.ts)");
     expect(linked).toContain("![chart](../figures/packages/lock/a.svg) [itself](#a) [out](https://example.org)");
     expect(linked).toContain("`[code](src/a.ts)`");
-    expect([...figures]).toEqual(["packages/lock/a.svg"]);
+    expect(linked).toContain("[data](../figures/packages/lock/a.json)");
+    expect([...figures].toSorted()).toEqual(["packages/lock/a.json", "packages/lock/a.svg"]);
   });
 
   it("are words where the repository has no address", () => {
