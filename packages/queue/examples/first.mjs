@@ -2,12 +2,10 @@ import { connect } from "@kit/core";
 import { createQueue } from "@kit/queue";
 
 const redis = await connect();
-const queue = createQueue(redis, "mail", { maxAttempts: 5 });
+const queue = createQueue(redis, "mail");
 
-const worker = queue.work({ email: ({ data }) => console.log(`to ${data.to}`) }); // prints: to ann@example.org
-const completed = new Promise((resolve) => worker.once("completed", resolve));
-await queue.add("email", { to: "ann@example.org" });
+queue.work({ email: ({ data }) => `to ${data.to}` });
+console.log(await queue.call("email", { to: "ann@example.org" }, { waitMs: 10_000 })); // prints: to ann@example.org
 
-await completed;
 await queue.close();
 await redis.close();

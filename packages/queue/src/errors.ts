@@ -217,7 +217,7 @@ export class JobFailedError extends CallError {
     id: string,
     of: { readonly attempts: number; readonly crashes: number; readonly error: StoredError | undefined },
   ) {
-    super("KIT_JOB_FAILED", job, id, "failed for good");
+    super("KIT_JOB_FAILED", job, id, `failed for good${of.error ? `: ${of.error.message}` : ""}`);
     this.attempts = of.attempts;
     this.crashes = of.crashes;
     this.error = of.error;

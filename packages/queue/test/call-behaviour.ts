@@ -63,7 +63,11 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
       const [letter] = await queue.deadLetters();
       expect(failed).toMatchObject({ code: "KIT_JOB_FAILED", job: "job", id: letter!.id, attempts: 3, crashes: 0 });
       expect(failed.error).toMatchObject({ name: "RangeError", message: "attempt 3" });
-      expect(await rejection(queue.call("nobody", 1))).toMatchObject({ error: { code: "KIT_JOB_UNRECOVERABLE" } });
+      expect(failed.message).toBe(`The "job" job "${failed.id}" failed for good: attempt 3`);
+      expect(await rejection(queue.call("nobody", 1))).toMatchObject({
+        message: expect.stringMatching(/ failed for good: There is no handler of this name$/),
+        error: { code: "KIT_JOB_UNRECOVERABLE" },
+      });
       await untilForgotten();
     });
 
