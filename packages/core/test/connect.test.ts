@@ -8,10 +8,11 @@ import { describe, expect, it, vi } from "vitest";
 import { Redis } from "ioredis";
 import { eventually, FaultProxy, startRedis, useRedis } from "@kit/testing";
 import { aMonitor } from "@tooling/vitest/helpers";
-import { connect, type ConnectOptions } from "../src/connect/connect.js";
+import { connect, type Connection, type ConnectOptions } from "../src/connect/connect.js";
 import { KitClosedError, KitError, KitUnavailableError } from "../src/kernel/base/errors.js";
 import { defineScript } from "../src/kernel/script/script.js";
 import { bare, connectionsNamed, own, proxied, rejection, runProgram, timed, until } from "./harness.js";
+import { append } from "./scripts.js";
 
 const redis = useRedis(vitest);
 
@@ -417,11 +418,30 @@ describe("connect: close", () => {
       await client[ending]();
       await until(() => client.status === "end");
       const error = await rejection(echo.run(client, {}, { value: "x" }));
-      expect(error.message).toContain("has ended");
+      expect(error.message).toMatch(/ was not sent: the client for \S+ was closed$/);
       expect(error).toBeInstanceOf(KitUnavailableError);
       expect(await connectionsNamed(redis, "ending")).toEqual([]);
       await client.close();
     }
+  });
+
+  it("is named by a call that is under way, and by one that waits for the connection", async () => {
+    const proxy = await proxied(redis);
+    const client = await connect({ url: proxy.url, deadlineMs: 30_000 });
+    const waiting = await connect({ url: proxy.url, deadlineMs: 30_000 });
+    const run = (on: Connection): Promise<Error> =>
+      rejection(append.run(on, { key: redis.prefix }, { value: "x" }, { deadlineMs: 600_000 }));
+    proxy.down.hole = true;
+    const sent = run(client);
+    client.disconnect();
+    expect((await sent).message).toMatch(
+      / its reply is lost \(the client was closed\): it may or may not have happened$/,
+    );
+    await proxy.close();
+    await until(() => waiting.status !== "ready");
+    const unsent = run(waiting);
+    waiting.disconnect();
+    expect((await unsent).message).toMatch(/ was not sent: the client for \S+ was closed$/);
   });
 
   it("is for good while it waits to connect again: for whom has waited too, and for every timer of ioredis", async () => {

@@ -1,4 +1,4 @@
-import { connect } from "@kit/core";
+import { connect, type Connection } from "@kit/core";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import { aborted, closedPort, rejection, sentTwice } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
@@ -13,12 +13,12 @@ const redis = useRedis(vitest, { permanentKeys, persistence: "always" });
 const fixture = fixtureOf(redis);
 const { make, work, on } = fixture;
 
-const proxied = async (deadlineMs = 800): Promise<{ proxy: FaultProxy; queue: Queue }> => {
+const proxied = async (deadlineMs = 800): Promise<{ proxy: FaultProxy; client: Connection; queue: Queue }> => {
   const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
   redis.defer(() => proxy.close());
   const client = await connect({ url: `redis://127.0.0.1:${String(proxy.port)}`, deadlineMs: 30_000 });
   redis.defer(() => client.close());
-  return { proxy, queue: on(client, { deadlineMs }) };
+  return { proxy, client, queue: on(client, { deadlineMs }) };
 };
 
 const setPolicy = async (policy: string, maxmemory: string): Promise<void> => {
@@ -172,6 +172,17 @@ describe("a queue whose connections break", () => {
     proxy.resetAll();
     await eventually(() => queue.add("job", "second", { op }));
     expect((await fixture.counts()).jobs).toBe(2);
+  });
+
+  it("says of an add that its client was closed meanwhile, and not that no server answered in time", async () => {
+    const { proxy, client, queue } = await proxied(60_000);
+    proxy.down.hole = true;
+    const failed = rejection(queue.add("job", 1));
+    // The queue is being opened, and its reply lost.
+    await eventually(() => expect(proxy.stats.droppedBytes).toBeGreaterThan(0));
+    client.disconnect();
+    expect(await failed).toMatchObject({ code: "KIT_UNAVAILABLE", retryable: false });
+    expect(String(await failed)).toMatch(/: The client for 127\.0\.0\.1:\d+ was closed: the job was not added$/);
   });
 
   it("reports an unknown outcome, and settles it with the same op", async () => {

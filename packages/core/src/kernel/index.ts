@@ -53,11 +53,11 @@ export {
   duplicateNode,
   isClusterClient,
   isReady,
-  noAnswer,
   ownClusterSettings,
   ownSettings,
 } from "./connection/client.js";
 export { answered, reconnectMs } from "./connection/dedicated.js";
+export { noAnswer } from "./connection/no-answer.js";
 export { isOwned, superviseClient } from "./connection/supervision.js";
 export { lowerBoundMs } from "./context/clock.js";
 export { attach, ClientContext, withContext } from "./context/context.js";

@@ -1,5 +1,3 @@
-import { KitUnavailableError } from "../base/errors.js";
-
 /** An argument of a command. Buffers keep their bytes; numbers must be safe integers. */
 export type RedisArgument = string | number | Buffer;
 
@@ -156,15 +154,6 @@ export const addressOf = (client: RedisLike): string => {
   if (sentinels?.length)
     return peerOf(node) || `"${String(name)}" of the Sentinels ${sentinels.map(hostAndPort).join(", ")}`;
   return path ?? `${host ?? "127.0.0.1"}:${String(port ?? 6379)}`;
-};
-
-/**
- * The error of a call when no server has answered by its deadline. `undone`: a sentence that says what was not done. `reason`:
- * more about it, as ` (ECONNREFUSED)`.
- */
-export const noAnswer = (client: RedisLike, undone: string, reason = "", cause?: Error): KitUnavailableError => {
-  const address = addressOf(client);
-  return new KitUnavailableError(`No answer from Redis at ${address} in time${reason}: ${undone}`, address, cause);
 };
 
 const hostAndPort = ({ host = "127.0.0.1", port = 26_379 }: Partial<Address>): string => `${host}:${String(port)}`;

@@ -19,10 +19,15 @@ interface Endable extends RedisLike {
   flushQueue(error: Error): void;
 }
 
-const owned = new WeakSet<RedisLike>();
+/** The clients that we made, each with whether it is open. */
+const made = new WeakMap<RedisLike, boolean>();
 
 /** Whether we made this client and have not closed it: then we may kill its silent sockets and connect it again. */
-export const isOwned = (client: RedisLike): boolean => owned.has(client);
+export const isOwned = (client: RedisLike): boolean => made.get(client) === true;
+
+/** How a client ended that takes no command any more, for messages; empty: it has not. */
+export const endOf = (client: RedisLike): string =>
+  made.get(client) === false ? "was closed" : client.status === "end" && !isOwned(client) ? "has ended" : "";
 
 /** Calls `listener` when the owner of a client ends it. Returns a function that removes it. */
 export const onEnded = (client: RedisLike, listener: () => void): (() => void) =>
@@ -55,7 +60,7 @@ const leaveReplicas = ({ options }: NodeClient): void => {
  * failovers, and when its retry strategy says so. Returns a function that ends the client.
  */
 export const superviseClient = (client: RedisLike): (() => void) => {
-  owned.add(client);
+  made.set(client, true);
   let attempt = 0;
   let timer: NodeJS.Timeout | undefined;
   const watches = new Map<unknown, () => void>();
@@ -84,7 +89,8 @@ export const superviseClient = (client: RedisLike): (() => void) => {
   else leaveReplicas(client as NodeClient);
   const unwatchSentinels = hasSentinels(client) ? watchSentinels(client) : undefined;
   return () => {
-    if (!owned.delete(client)) return;
+    if (!isOwned(client)) return;
+    made.set(client, false);
     unwatchSentinels?.();
     clearTimeout(timer);
     for (const [event, listener] of Object.entries(listeners)) client.off(event, listener);

@@ -6,7 +6,6 @@ import {
   isClusterClient,
   isReady,
   type NodeClient,
-  noAnswer,
   type RedisArgument,
   type RedisLike,
 } from "../connection/client.js";
@@ -24,7 +23,8 @@ import {
   replyOf,
   safeCause,
 } from "../base/errors.js";
-import { isOwned } from "../connection/supervision.js";
+import { noAnswer } from "../connection/no-answer.js";
+import { endOf, isOwned } from "../connection/supervision.js";
 import { guardNode } from "../connection/topology.js";
 import { pause } from "../base/retry.js";
 import { WriteBatching } from "./write-batching.js";
@@ -328,7 +328,10 @@ export class CommandExecutor {
     const address = addressOf(this.client);
     const cause = lastError === undefined ? undefined : safeCause(lastError);
     const { stall } = call.deadline;
-    const reason = cause || stall ? ` (${cause ? reasonOf(cause) : "no reply"}${stall})` : "";
+    // A connection that is checked out is not replaced: its borrower takes another.
+    const end = this.#isShared ? endOf(this.client) || (this.isEnded && "has ended") : "";
+    const why = end ? `the client ${end}` : cause ? reasonOf(cause) : stall && "no reply";
+    const reason = why && ` (${why}${stall})`;
     if (call.maybeSent && call.mutates)
       return new KitUnknownOutcomeError(
         `${call.what} was sent to ${address}, but its reply is lost${reason}: it may or may not have happened`,
@@ -336,17 +339,15 @@ export class CommandExecutor {
         cause,
         call.idempotent || call.op !== undefined,
       );
-    // A connection that is checked out is not replaced: its borrower takes another.
-    const hindrance = isSubscribed(cause) ? "is subscribed" : this.isEnded && this.#isShared && "has ended";
-    if (hindrance)
+    if (end || isSubscribed(cause))
       return new KitUnavailableError(
-        `${call.what} was not sent: the client for ${address} ${hindrance}${reason}`,
+        `${call.what} was not sent: the client for ${address} ${end || `is subscribed${reason}`}`,
         address,
         cause,
         // Only the owner of the client can change that.
         false,
       );
-    return noAnswer(this.client, `${call.what} was not done`, reason, cause);
+    return noAnswer(this.client, `${call.what} was not done`, reason, cause, "");
   }
 
   #replaceUnresponsive(isUnresponsive: boolean): void {
