@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createPrefixIndex } from "@kit/autocomplete";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const cities = createPrefixIndex(redis, "cities", { order: "weight" });
 
 await cities.putMany([

@@ -41,7 +41,7 @@ class GuildDirectory {
   }
 }
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const directory = new GuildDirectory(redis);
 for (const player of ["abc", "abcd", "abcz", "abcx", "abcy", "abci", "abcj", "abd"])
   await directory.join(player, "red");

@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createPrefixIndex } from "@kit/autocomplete";
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 await using products = createPrefixIndex(redis, "products");
 await products.put({ id: "1", text: "Old lamp" });
 

@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createContactBook } from "@kit/autocomplete";
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 await using contacts = createContactBook<{ avatar: string }>(redis, "user:1", { ranking: "frecent" });
 
 // One event for each message that is sent.

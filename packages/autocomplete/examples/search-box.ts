@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createPrefixIndex } from "@kit/autocomplete";
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 await using names = createPrefixIndex(redis, "names", { order: "weight" });
 await names.putMany(["Ann", "Anna", "Anne", "Bob"].map((text) => ({ id: text, text })));
 

@@ -1,10 +1,10 @@
 import { connect } from "@kit/core";
 import { createChat } from "@kit/chat";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const chat = createChat(redis);
 
-// One chat for the order. The first call makes it; for the second nothing changes.
+// One chat for the order. The first call makes it; for the second nothing changes. It stays in Redis: a second run numbers on.
 await chat.create("order:17", { members: ["buyer", "seller"], retain: { count: 1_000 } });
 await chat.create("order:17", { members: ["buyer", "seller"] });
 

@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createChat } from "@kit/chat";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const chat = createChat<string>(redis);
 await chat.create("order:19", { members: ["buyer", "seller"] });
 for (const body of ["one", "two", "three", "four"]) await chat.send("order:19", { from: "buyer", body });

@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createChat } from "@kit/chat";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const chat = createChat<{ task: string; ms: number }>(redis);
 await chat.create("tasks", { members: ["worker"], senders: "anyone", retain: { readByAll: true, count: 10_000 } });
 for (const [task, ms] of [["slow", 50] as const, ["quick", 1] as const, ["last", 1] as const])

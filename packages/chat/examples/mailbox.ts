@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createChat } from "@kit/chat";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const chat = createChat<string>(redis);
 const invoices = chat.mailbox("invoices", { retain: { count: 1_000 } });
 

@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createChat } from "@kit/chat";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const chat = createChat<string>(redis);
 await chat.create("order:18", { members: ["buyer", "seller"], receipts: true });
 const { seq } = await chat.send("order:18", { from: "buyer", body: "Is it red?" });

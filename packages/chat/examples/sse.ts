@@ -5,7 +5,7 @@ import { connect, KitError } from "@kit/core";
 import { ChatTokenError, createChat, type FetchPage } from "@kit/chat";
 import { EventSource } from "eventsource"; // part of every browser
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const chat = createChat<string>(redis);
 for (const name of ["lobby", "sale"]) await chat.create(name, { members: ["ann", "bob"], retain: { count: 3 } });
 

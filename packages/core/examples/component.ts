@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createComponent, withComponent } from "@kit/core/config";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 
 const logs = createComponent(redis, "logs");
 const logRecent = withComponent(logs, async (db, app: string, line: string) => {

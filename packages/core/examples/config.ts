@@ -2,7 +2,7 @@ import { connect } from "@kit/core";
 import { ConfigConflictError, createConfig } from "@kit/core/config";
 import * as v from "valibot";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 
 const search = createConfig(redis, "search", {
   schema: v.object({ host: v.string(), limit: v.pipe(v.number(), v.integer(), v.minValue(1)) }),

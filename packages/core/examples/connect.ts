@@ -1,6 +1,6 @@
 import { connect, health, KitUnavailableError, retry } from "@kit/core";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 
 const { ok, server, version, roundTripMs } = await health(redis);
 console.log(ok, server, version, roundTripMs); // for example: true redis 7.0.15 0.4

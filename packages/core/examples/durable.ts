@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { durable } from "@kit/core/durable";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 
 const { value, outcome, replicas, why } = await durable(
   redis,

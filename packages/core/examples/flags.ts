@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createFlags } from "@kit/core/config";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 
 // While the flag is unknown, the shop is open.
 const flags = createFlags(redis, { maintenance: { whenUnknown: false } });

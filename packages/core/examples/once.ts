@@ -24,7 +24,7 @@ const transfer = defineScript({
   reply: Number,
 });
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 
 const op = randomUUID();
 const operands = {

@@ -1,6 +1,6 @@
 import { connect, KitConflictError, optimistic } from "@kit/core";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 await redis.set("stock", 3, "PX", 60_000);
 
 try {

@@ -9,7 +9,7 @@ const provider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProces
 // With OpenTelemetry set up for the whole process, as usual, `traceKit()` is enough.
 const stop = traceKit({ tracer: provider.getTracer("shop") });
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 await persistenceReport(redis);
 for (const { name, attributes } of spans.getFinishedSpans()) console.log(name, attributes["db.system.name"]);
 

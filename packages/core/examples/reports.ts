@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { persistenceReport, replicaReads, replicationReport } from "@kit/core/durable";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 
 for (const { role, link, lagMs, behindBytes } of await replicationReport(redis))
   console.log(role, link, lagMs, behindBytes);

@@ -19,7 +19,7 @@ const visit = defineScript({
   reply: Number,
 });
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 for (const visitor of ["ada", "lin", "ada"]) {
   const visitors = keys.key("front page", "visitors");
   console.log(await visit.run(redis, { visitors }, { visitor, ttlMs: 60_000 }));

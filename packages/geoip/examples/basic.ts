@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createGeoIp, importGeoIp } from "@kit/geoip";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 
 // Any async iterable of ranges; for the vendors' files there are geoLite2() and dbIp().
 await importGeoIp(redis, "city", [

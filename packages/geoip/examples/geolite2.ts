@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createGeoIp, dbIp, geoLite2, importGeoIp, rollbackGeoIp } from "@kit/geoip";
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 const files = new URL("../test/files/", import.meta.url);
 const file = (name: string): URL => new URL(name, files);
 

@@ -51,7 +51,7 @@ function* networksOf(mmdb: Reader<CityResponse>): Generator<RangeInput> {
     }
 }
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 const file = await readFile(new URL("../test/files/GeoLite2-City.mmdb", import.meta.url));
 const mmdb = new Reader<CityResponse>(file);
 const { ranges, places } = await importGeoIp(redis, "city", networksOf(mmdb), {

@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createLock, LockTimeoutError } from "@kit/lock";
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 await using lock = createLock(redis);
 
 try {

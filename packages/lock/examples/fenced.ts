@@ -14,7 +14,7 @@ const save = defineScript({
   reply: (saved) => saved === 1,
 });
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const lock = createLock(redis);
 
 await lock.using("document:7", async ({ fencingToken }) => {

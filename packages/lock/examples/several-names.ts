@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const lock = createLock(redis);
 
 // In whatever order others name them: no two callers wait for each other.

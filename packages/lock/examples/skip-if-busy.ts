@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const lock = createLock(redis);
 
 // One of many servers does it; the others do not wait.

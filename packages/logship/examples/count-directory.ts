@@ -8,7 +8,7 @@ const directory = await mkdtemp(join(tmpdir(), "logs-"));
 await writeFile(join(directory, "access.1.log"), "GET /a 200\nGET /b 404\n");
 await writeFile(join(directory, "access.2.log"), "GET /c 200\n");
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const job = createLogJob(redis, "by-status", { directory, match: /^access/ });
 
 // Kill this process at any point and start it again, or run several of them: each line counts once.

@@ -8,7 +8,7 @@ const directory = await mkdtemp(join(tmpdir(), "logs-"));
 const line = (address: string): string => `${address} - - [01/Mar/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 2326\n`;
 await writeFile(join(directory, "access.log"), `${line("192.0.2.1")}${line("203.0.113.9")}\n${line("192.0.2.7")}`);
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const job = createLogJob(redis, "countries", { directory });
 const locator = { country: (address: string) => (address.startsWith("192.0.2.") ? "DE" : undefined) };
 

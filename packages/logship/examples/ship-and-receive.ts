@@ -2,7 +2,7 @@ import { Readable } from "node:stream";
 import { connect } from "@kit/core";
 import { createReceiver, createShipper } from "@kit/logship";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 
 // On the web server: never more than 64 MiB in Redis. At the limit the source is held up.
 const shipper = createShipper(redis, "web", { limitBytes: 64 * 1024 * 1024, consumers: ["status-codes"] });

@@ -8,6 +8,7 @@ const mails = createQueue<Jobs>(redis, "mails", { maxAttempts: 5, backoff: { fir
 await mails.add("email", { to: "ann@example.org" });
 await mails.add("email", { to: "bob@example.org" }, { priority: -1 });
 await mails.add("email", { to: "cy@example.org" }, { delayMs: 60_000 });
+// A job that waits is not added again: a second run of this program prints false.
 const { isAdded } = await mails.addOnce("email", { to: "di@example.org" }, { id: "welcome di" });
 console.log(isAdded); // prints: true
 

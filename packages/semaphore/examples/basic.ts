@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createSemaphore } from "@kit/semaphore";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const renderers = createSemaphore(redis, "renderers", { permits: 5 });
 
 const pages = await renderers.using(({ signal }) => {

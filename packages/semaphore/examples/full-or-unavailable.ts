@@ -1,7 +1,7 @@
 import { connect, KitError } from "@kit/core";
 import { createSemaphore, SemaphoreTimeoutError } from "@kit/semaphore";
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 await using tables = createSemaphore(redis, "tables", { permits: 2 });
 const first = await tables.acquire();
 const second = await tables.acquire();

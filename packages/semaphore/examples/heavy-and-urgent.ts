@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createSemaphore } from "@kit/semaphore";
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 // Eight gigabytes; each model takes what it needs.
 await using memory = createSemaphore(redis, "gpu-memory", { permits: 8 });
 const inQueue = () => new Promise((resolve) => memory.once("waiting", resolve));

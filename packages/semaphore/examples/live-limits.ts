@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createSemaphore } from "@kit/semaphore";
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 await using mine = createSemaphore(redis, "mailers", { permits: 2 });
 await mine.using(() => undefined);
 

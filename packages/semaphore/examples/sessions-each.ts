@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createSemaphore, type Permit, type Semaphore } from "@kit/semaphore";
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 const accounts = new Map<string, Semaphore>();
 
 /** At most five sessions for each account, on all machines together: a semaphore per account. */

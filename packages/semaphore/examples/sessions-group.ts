@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createSemaphore, type Permit } from "@kit/semaphore";
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 // At most five sessions for each account, and eight in all: a group, whose tenants are the accounts.
 const sessions = createSemaphore(redis, "sessions", { permits: 8, permitsPerTenant: 5 });
 

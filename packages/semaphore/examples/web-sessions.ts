@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createSemaphore, PermitLostError } from "@kit/semaphore";
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 // No process holds a session between two requests: it ends after half an hour without one.
 await using sessions = createSemaphore(redis, "web-sessions", {
   permits: 1_000_000,

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { connect } from "@kit/core";
 import { createStats } from "@kit/stats";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const stats = createStats(redis);
 
 const orders = stats.counter("orders_total", { help: "Orders that were paid", labelNames: ["shop"] });

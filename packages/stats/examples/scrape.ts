@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createStats } from "@kit/stats";
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 await using stats = createStats(redis);
 
 await stats.counter("orders_total", { help: "Orders that were paid" }).add(3);

@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createStats } from "@kit/stats";
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 await using stats = createStats(redis);
 
 const checkout = stats.messages("checkout");

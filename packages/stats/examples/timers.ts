@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createStats } from "@kit/stats";
 
-await using redis = await connect(process.env["REDIS_URL"]);
+await using redis = await connect();
 await using stats = createStats(redis);
 
 // Labels that are known only at the end. In a `finally` block it hides the error of the work only if a label is wrong.

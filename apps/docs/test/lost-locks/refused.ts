@@ -15,7 +15,7 @@ const save = defineScript({
   reply: (saved) => (saved === 1 ? "saved" : "refused"),
 });
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const lock = createLock(redis);
 
 // This holder sleeps past its lease, and does not look at its signal.

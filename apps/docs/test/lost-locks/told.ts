@@ -1,7 +1,7 @@
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 
-const redis = await connect(process.env["REDIS_URL"]);
+const redis = await connect();
 const lock = createLock(redis, { leaseMs: 3_000 });
 
 // The longest time for which this process could not run anything, since the last loss.

@@ -43,7 +43,7 @@ function* everybody(): Generator<{ id: string; text: string; weight: number }> {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const redis = await connect(process.env["REDIS_URL"]);
+  const redis = await connect();
   const names = createPrefixIndex(redis, "everybody", { order: "weight" });
   await names.rebuild(everybody());
   searchServer(names).listen(Number(process.env["PORT"] ?? 8080), "127.0.0.1");
