@@ -58,7 +58,7 @@ export async function rehearse(env) {
   /** @param {string} name @param {string} project @returns {Promise<Pick<Row, "install" | "program">>} */
   async function tryAlone(name, project) {
     const readme = readFileSync(join(tree, "packages", name.replace("@kit/", ""), "README.md"), "utf8");
-    const [, words = name] = /^npm install (.*)$/m.exec(readme) ?? [];
+    const [, words = name] = /\bnpm install ([^`\n]*@kit[^`\n]*)/.exec(readme) ?? [];
     const isTest = words.includes("--save-dev");
     const failed = await install(project, [...words.split(" "), ...(isTest ? ["vitest"] : [])], userEnv);
     if (failed !== undefined) return { install: failed, program: "not tried" };
