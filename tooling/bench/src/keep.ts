@@ -1,4 +1,4 @@
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { plot } from "./plot.js";
@@ -14,14 +14,30 @@ export const slug = (name: string): string =>
     .replace(/[^a-z0-9]+/g, "-")
     .replace(/^-|-$/g, "");
 
-/** Writes `<package>.json` and `<package>/<case>.svg`; plots of removed cases are deleted. Resolves to the folder. */
-export const keep = (report: Report, folder: string = join(root, "apps", "docs", "bench")): string => {
+const kept = join(root, "apps", "docs", "bench");
+
+/** Writes `<package>.json` and `<package>/<case>.svg`; plots of removed cases are deleted. Returns the folder. */
+export const keep = (report: Report, folder: string = kept): string => {
+  writeFileSync(join(folder, `${report.package}.json`), `${JSON.stringify(report, null, 2)}\n`);
+  draw(report, folder);
+  return folder;
+};
+
+/** Makes the plots of everything that is kept again, without measuring. Returns the folder. */
+export const redraw = (folder: string = kept): string => {
+  for (const file of readdirSync(folder).filter((name) => name.endsWith(".json"))) {
+    const report = JSON.parse(readFileSync(join(folder, file), "utf8")) as Partial<Report>;
+    // The costs of operations are kept there, too, and have no plots.
+    if (report.cases !== undefined) draw(report as Report, folder);
+  }
+  return folder;
+};
+
+const draw = (report: Report, folder: string): void => {
   const plots = join(folder, report.package);
   rmSync(plots, { recursive: true, force: true });
   mkdirSync(plots, { recursive: true });
-  writeFileSync(join(folder, `${report.package}.json`), `${JSON.stringify(report, null, 2)}\n`);
   for (const entry of report.cases) writeFileSync(join(plots, `${slug(entry.case)}.svg`), plot(entry, report));
-  return folder;
 };
 
 /** Writes a file for a profiler into a folder that is not committed. Resolves to the file. */

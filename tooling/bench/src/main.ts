@@ -1,6 +1,6 @@
 // npm run bench -- <package>: see `usage` in options.ts.
 import { cpus, loadavg, platform, release, totalmem } from "node:os";
-import { keep, keepProfile } from "./keep.js";
+import { keep, keepProfile, redraw } from "./keep.js";
 import { Lab } from "./lab.js";
 import { type Options, parseOptions, usage, UsageError } from "./options.js";
 import { hottest, profileOurs } from "./profile.js";
@@ -96,6 +96,7 @@ const main = async (args: readonly string[]): Promise<void> => {
     process.exitCode = await costs(rest, say);
     return;
   }
+  if (args.length === 1 && first === "plots") return void process.stderr.write(`Drawn in ${redraw()}\n`);
   const options = parseOptions(args, suiteNames());
   if (!options) return void process.stdout.write(usage);
   const whole = await loadSuite(options.package);

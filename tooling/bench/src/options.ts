@@ -36,6 +36,7 @@ export const usage: string = `npm run bench -- <package> [options]
   --scale F          measure only F of the usual time, to see that all runs; the figures then say nothing
   --help             this text
 
+npm run bench -- plots       remake the plots of all kept results, without measuring
 npm run bench -- costs       what one operation of ours sends, moves and stores; idle objects, too
 
   --save             keep the costs in apps/docs/bench/costs.json, and remake the tables of apps/docs/at-scale.md

@@ -1,11 +1,13 @@
 // One SVG per entry: bars of the medians, whiskers from the best to the worst round. Readable on light and dark pages,
 // and by itself: it carries unit, direction, settings, versions and the date.
 import { type EntryReport, type Figure, type Report, short } from "./report.js";
+import type { Spread } from "./statistics.js";
 
 const width = 920;
 const margin = 24;
 const labelWidth = 270;
-const valueWidth = 190;
+/** The widest that a digit of bold text may be, in any of the fonts. */
+const digitWidth = 8;
 const rowHeight = 26;
 const barHeight = 14;
 /** Beyond this ratio between bars the short ones could not be seen. */
@@ -42,6 +44,27 @@ const wrapped = (line: string): string[] => {
   return [...lines, current];
 };
 
+/** Three digits, as every text that gives a figure. */
+const threeDigits = (value: number, round: (steps: number) => number): string => {
+  if (value === 0 || !Number.isFinite(value)) return String(value);
+  const unit = 10 ** (Math.floor(Math.log10(Math.abs(value))) - 2);
+  // Without the noise of binary fractions, which would be rounded up.
+  const steps = Number((value / unit).toFixed(6));
+  return (round(steps) * unit).toLocaleString("en-GB", { maximumSignificantDigits: 3 });
+};
+
+/** The peers without those settings that measured the same: `x defaults` stands for a run of `x` where both are one. */
+const distinct = (peers: EntryReport["peers"]): [string, Figure][] => {
+  const rows = Object.entries(peers);
+  const plain = (who: string): string => who.replace(/ defaults$/, "");
+  return rows.filter(
+    ([who, figure], index) =>
+      !rows
+        .slice(0, index)
+        .some(([other, same]) => plain(other) === plain(who) && JSON.stringify(same) === JSON.stringify(figure)),
+  );
+};
+
 /** A place on the axis for a value: 0 to 1. Logarithmic where the bars differ too much. */
 const axis = (values: readonly number[]): { readonly isLog: boolean; readonly at: (value: number) => number } => {
   const positive = values.filter((value) => value > 0);
@@ -56,20 +79,25 @@ const axis = (values: readonly number[]): { readonly isLog: boolean; readonly at
 export const plot = (entry: EntryReport, report: Report): string => {
   const rows: [string, Figure][] = [
     ["kit", entry.kit],
-    ...Object.entries(entry.peers),
+    ...distinct(entry.peers),
     ...(entry.floor ? [["floor", entry.floor] as [string, Figure]] : []),
   ];
   const { isLog, at } = axis(rows.flatMap(([, figure]) => ("max" in figure ? [figure.median, figure.max] : [])));
+  // Medians are rounded against us, and a range outwards: it holds its median.
+  const rangeOf = (who: string, { median, min, max }: Spread): string => {
+    const isUp = (entry.better === "higher") === (who !== "kit");
+    return `${threeDigits(median, isUp ? Math.ceil : Math.floor)}  [${threeDigits(min, Math.floor)} – ${threeDigits(max, Math.ceil)}]`;
+  };
+  const ranges = rows.flatMap(([who, figure]) => ("median" in figure ? [rangeOf(who, figure)] : []));
+  const valueWidth = 8 + digitWidth * Math.max(0, ...ranges.map(({ length }) => length));
   const plotWidth = width - 2 * margin - labelWidth - valueWidth;
   const left = margin + labelWidth;
   const direction = entry.better === "higher" ? "more is better" : "less is better";
-  const goal = entry.goal === null ? [] : [`Goal ${entry.goal}: ${entry.met ? "met" : "missed"}`];
   const head = [
     ...wrapped(
       `${entry.unit}, ${direction}${isLog ? ", logarithmic" : ""}. Median of ${String(entry.rounds)} rounds, least and most.`,
     ),
     ...wrapped(`${entry.about}.`),
-    ...goal.flatMap(wrapped),
   ];
   const top = margin + 20 + head.length * 17 + 14;
   const bars = rows.map(([who, figure], index) => {
@@ -80,18 +108,25 @@ export const plot = (entry: EntryReport, report: Report): string => {
     if (!("median" in figure)) return label + text(left + 6, baseline, `– ${figure.error.slice(0, 70)}`, "quiet");
     const x = (value: number): number => Math.round((left + at(value) * plotWidth) * 10) / 10;
     const kind = who === "kit" || who === "floor" ? who : "peer";
-    const range = `${short(figure.median)}  [${short(figure.min)} – ${short(figure.max)}]`;
     return [
       label,
       `<rect class="${kind}" x="${String(left)}" y="${String(middle - barHeight / 2)}" width="${String(Math.max(1, x(figure.median) - left))}" height="${String(barHeight)}" rx="2"/>`,
       `<path class="whisker" d="M${String(x(figure.min))} ${String(middle)}H${String(x(figure.max))}"/>`,
-      text(Math.max(x(figure.max), x(figure.median)) + 8, baseline, range, who === "kit" ? "value ours" : "value"),
+      text(
+        Math.max(x(figure.max), x(figure.median)) + 8,
+        baseline,
+        rangeOf(who, figure),
+        who === "kit" ? "value ours" : "value",
+      ),
     ].join("");
   });
   const bottom = top + rows.length * rowHeight;
   const { machine } = report;
+  const shown = new Set(rows.map(([who]) => who));
   const notes = [
-    ...Object.entries(entry.settings).map(([who, settings]) => `${who}: ${settings}`),
+    ...Object.entries(entry.settings)
+      .filter(([who]) => who === "kit" || who === "floor" || shown.has(who))
+      .map(([who, settings]) => `${who}: ${settings}`),
     `${report.redis}, Node ${report.node}, ${String(machine.cores)} × ${machine.cpu}, load ${short(machine.loadBefore)} before the run, ${report.date.slice(0, 10)}`,
   ].flatMap(wrapped);
   const height = bottom + 22 + notes.length * 16 + margin / 2;

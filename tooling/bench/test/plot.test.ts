@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync, mkdirSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { keep, slug } from "../src/keep.js";
+import { keep, redraw, slug } from "../src/keep.js";
 import { plot } from "../src/plot.js";
 import { entryReport } from "../src/report.js";
 import { aRun, anEntry, aReport } from "./builders.js";
@@ -59,6 +59,26 @@ describe("a plot", () => {
     expect(svg.match(/class="whisker"/g)).toHaveLength(3);
   });
 
+  it("has room for the longest range, rounds against us, and names no goal", () => {
+    const spread = { median: 6_891_999, min: 5_937_918, max: 7_469_887 };
+    const long = { ...withFigures, kit: spread, peers: { "peer@1.0.0": spread }, goal: "≥ 2 × peer", met: false };
+    const drawn = plot(long, aReport([long]));
+    const [, x = "", range = ""] = /<text x="([\d.]+)"[^>]*class="value ours">([^<]*)/.exec(drawn) ?? [];
+    expect(range).toBe("6,890,000  [5,930,000 – 7,470,000]");
+    expect(drawn).toContain(">6,900,000  [5,930,000 – 7,470,000]");
+    expect(Number(x) + 8 * range.length).toBeLessThan(920);
+    expect(drawn).not.toContain("Goal");
+  });
+
+  it("leaves out defaults that are the settings already shown", () => {
+    const figure = { median: 200, min: 200, max: 200 };
+    const peers = { x: figure, "x defaults": figure, y: figure, "y defaults": { ...figure, max: 300 } };
+    const twice = { ...withFigures, peers, settings: { x: "fast", "x defaults": "slow" } };
+    const drawn = plot(twice, aReport([twice]));
+    expect(drawn).not.toContain("x defaults");
+    expect(drawn).toContain("y defaults");
+  });
+
   it("takes a logarithmic axis, and says so, where short bars could not be seen", () => {
     const steep = { ...withFigures, floor: { median: 100_000, min: 100_000, max: 100_000 } };
     const drawn = plot(steep, aReport([steep]));
@@ -69,6 +89,21 @@ describe("a plot", () => {
 });
 
 describe("what is kept", () => {
+  it("is drawn again from its figures alone", () => {
+    const folder = mkdtempSync(join(tmpdir(), "kit-bench-"));
+    try {
+      keep(aReport([withFigures]), folder);
+      writeFileSync(join(folder, "costs.json"), "{}");
+      const file = join(folder, "lock", "burst-50-more.svg");
+      const before = readFileSync(file, "utf8");
+      writeFileSync(file, "");
+      redraw(folder);
+      expect(readFileSync(file, "utf8")).toBe(before);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
   it("is one file of figures and one plot per case; plots of cases that are no more go", () => {
     const folder = mkdtempSync(join(tmpdir(), "kit-bench-"));
     try {
