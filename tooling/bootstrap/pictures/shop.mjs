@@ -79,10 +79,13 @@ async function race(page) {
   await page.goto("about:blank"); // without the styles of the shop
   await page.setContent(`<main>${titles.flatMap((title, index) => [title, images[index]]).join("")}</main>`);
   await page.addStyleTag({ content: pageStyle });
-  return page.locator("main").screenshot();
+  // Nothing behind the card, so that its corners show the page that it is on, light or dark.
+  return page.locator("main").screenshot({ omitBackground: true });
 }
 
-const pageStyle = `main { display: inline-block; padding: 12px 28px 20px; background: #fffefa; color: #201e1a }
+const pageStyle = `main { display: inline-block; padding: 12px 28px 20px; background: #fffefa; color: #201e1a;
+  border: 1px solid #b9b2a3; border-radius: 10px }
+  body { background: transparent }
   h2 { font: 600 15px "DejaVu Sans", sans-serif; margin: 14px 0 10px; padding-top: 12px; border-top: 1px solid #e0dacd }
   h2:first-child { border: 0; margin-top: 0 } img { display: block }`;
 

@@ -79,6 +79,8 @@ export class Races {
   readonly #running = new Map<string, RunningRace>();
   #last: Promise<unknown> = Promise.resolve();
   #waiting = 0;
+  /** The thing that is wanted, and the buyers: the same in each race, so that the ways to buy can be compared. */
+  readonly #chance = Math.random();
 
   constructor(shop: Backstage) {
     this.#shop = shop;
@@ -125,7 +127,7 @@ export class Races {
     const world = castOf(this.#shop.world, {
       buyers: isPoor ? 1 : buyersCount,
       things: isPoor ? buyersCount : 1,
-      chance: Math.random(),
+      chance: this.#chance,
       funds: (price, buyer) => (isPoor ? price : price + 100 * (buyer + 1)),
     });
     const [, ...people] = world.users;
