@@ -97,8 +97,8 @@ const tables: readonly Table[] = [
     columns: [
       ["kit", "@kit/semaphore"],
       ["redis-semaphore@5.8.0", "redis-semaphore"],
-      ["classic race-free", "textbook, under a lock"],
-      ["classic fair", "textbook, fair"],
+      ["classic race-free", "Redis in Action, under a lock"],
+      ["classic fair", "Redis in Action, fair"],
     ],
     rows: [
       ["over-admission under ±1 h client clock skew", "clocks of clients an hour off: above the limit of 10"],
@@ -117,7 +117,7 @@ const tables: readonly Table[] = [
       ["kit", "@kit/stats"],
       ["prom-client@15.1.3", "prom-client, in one process"],
       ["raw HINCRBY", "`HINCRBY` by hand"],
-      ["classic", "textbook"],
+      ["classic", "Redis in Action"],
     ],
     rows: [
       ["count buffered without labels", "counting, buffered, no labels"],
@@ -140,7 +140,7 @@ const tables: readonly Table[] = [
       ["floor", "ranges of bare text"],
       ["ZRANGEBYLEX of records", "ranges of records"],
       ["ZRANGEBYLEX and HMGET", "ranges, then `HMGET`"],
-      ["classic", "textbook"],
+      ["classic", "Redis in Action"],
     ],
     rows: [
       ["suggest 1 caller", "10 of 10,000 names, 1 caller"],
@@ -175,9 +175,16 @@ const withoutFigure: readonly (readonly [error: RegExp, said: string])[] = [
   [/held at once/, "breaks the limit"],
 ];
 
-const rounded = (value: number): string => {
-  if (value >= 1_000_000) return `${(value / 1_000_000).toPrecision(3)} million`;
-  return (value < 100 ? Number(value.toPrecision(2)) : Math.round(value)).toLocaleString("en");
+/** Three digits, rounded against us, as the charts and all texts have it. */
+const rounded = (value: number, isUp: boolean): string => {
+  if (value === 0) return "0";
+  const unit = 10 ** (Math.floor(Math.log10(value)) - 2);
+  // Without the noise of binary fractions, which would be rounded up.
+  const steps = Number((value / unit).toFixed(6));
+  const three = (isUp ? Math.ceil(steps) : Math.floor(steps)) * unit;
+  const isMillions = three >= 1_000_000;
+  const shown = (isMillions ? three / 1_000_000 : three).toLocaleString("en", { maximumSignificantDigits: 3 });
+  return isMillions ? `${shown} million` : shown;
 };
 
 const figureOf = ({ kit, peers, floor }: Case, peer: string): Figure =>
@@ -189,9 +196,10 @@ const cellsOf = (found: Case, { columns, none = "–" }: Table): string[] => {
   const best = found.better === "higher" ? Math.max(...values) : Math.min(...values);
   return all.map(({ median, error = "" }, index) => {
     if (median === undefined) return withoutFigure.find(([pattern]) => pattern.test(error))?.[1] ?? none;
-    const text = median === best ? `**${rounded(median)}**` : rounded(median);
+    const isUp = (found.better === "higher") === (columns[index]?.[0] !== "kit");
+    const text = median === best ? `**${rounded(median, isUp)}**` : rounded(median, isUp);
     const asItComes = found.peers[`${columns[index]?.[0] ?? ""} defaults`]?.median;
-    return asItComes === undefined || asItComes === median ? text : `${text} (${rounded(asItComes)})`;
+    return asItComes === undefined || asItComes === median ? text : `${text} (${rounded(asItComes, isUp)})`;
   });
 };
 

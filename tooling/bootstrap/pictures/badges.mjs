@@ -9,7 +9,7 @@ const character = 7;
 export function badges() {
   const { license = "", engines: { node = "" } = {} } = /** @type {any} */ (readManifest(root));
   const workspaces = readFileSync(join(root, "pnpm-workspace.yaml"), "utf8");
-  const [, ioredis = ""] = /^  peers: \{.* ioredis: ([^,}]*) \}$/m.exec(workspaces) ?? [];
+  const [, ioredis = ""] = /^  peers: \{.*? ioredis: ([^,}]*?)(?:,| \})/m.exec(workspaces) ?? [];
   return new Map(
     Object.entries({
       licence: ["licence", license],

@@ -6,7 +6,8 @@ import { bars } from "./bars.mjs";
 /**
  * A case of the bench, with its title in a picture and the names of those that stand beside kit. Of each package also a case is shown
  * in which another is better.
- * @typedef {{ of: string, case: string, title: string, others: Record<string, string> }} Choice
+ * `missing` says why a figure is not there.
+ * @typedef {{ of: string, case: string, title: string, others: Record<string, string>, missing?: string }} Choice
  * @typedef {import("../checks/figures.mjs").Case & { floor: { median?: number } | null }} Case
  */
 
@@ -17,7 +18,8 @@ const locks = {
   "redis-semaphore@5.8.0": "redis-semaphore 5.8",
 };
 const semaphore = { "redis-semaphore@5.8.0": "redis-semaphore 5.8" };
-const book = { classic: "the textbook's" };
+/** The algorithms of the book. */
+const book = { classic: "Redis in Action" };
 
 /** @type {Record<string, Choice>} */
 const choice = {
@@ -32,6 +34,7 @@ const choice = {
     case: "recovery after kill -9",
     title: "From a killed worker to its job in another, by defaults",
     others: bull,
+    missing: "only by checkStalledJobs",
   },
   serial: { of: "queue", case: "add serial", title: "Adding one job after the other", others: bull },
   server: {
@@ -107,7 +110,7 @@ const choice = {
     of: "stats",
     case: "memory 7 precisions",
     title: "Memory of such a counter",
-    others: { "classic, cleaned": "the textbook's, cleaned" },
+    others: { "classic, cleaned": "Redis in Action, cleaned" },
   },
   buffered: {
     of: "stats",
@@ -185,14 +188,14 @@ export function charts() {
       const groups = cases.flatMap((one) => (one === undefined ? [] : [groupOf(one, data(one.of).cases)]));
       const dates = cases.flatMap((one) => (one === undefined ? [] : [data(one.of).date.slice(0, 10)]));
       const days = [...new Set(dates)].toSorted((a, b) => a.localeCompare(b)).join(", ");
-      const note = `Medians, one machine with two cores, ${days}. All cases, settings and rounds: apps/docs/bench.`;
+      const note = `Medians, one machine with two cores, not idle, ${days}. All cases, settings and rounds: apps/docs/bench.`;
       return [name, bars(title, groups, note)];
     }),
   );
 }
 
 /** @param {Choice} one @param {readonly Case[]} cases @returns {import("./bars.mjs").Group} */
-function groupOf({ of, case: name, title, others }, cases) {
+function groupOf({ of, case: name, title, others, missing = "not within two minutes" }, cases) {
   const found = cases.find((entry) => entry.case === name);
   if (found === undefined) throw new Error(`${of}.json has no case "${name}"`);
   const isMore = found.better === "higher";
@@ -202,7 +205,7 @@ function groupOf({ of, case: name, title, others }, cases) {
     return {
       who,
       value,
-      shown: value === undefined ? "not within two minutes" : against(value, isOurs === isMore ? "down" : "up"),
+      shown: value === undefined ? missing : against(value, isOurs === isMore ? "down" : "up"),
     };
   };
   return {
