@@ -10,8 +10,8 @@ import { linksOf, markdownFiles } from "./links.mjs";
 
 /**
  * The figures in documents that differ from the kept ones. Every number in the words of a link to the chart of a case,
- * `[240,000 against 43,200](apps/docs/bench/queue/process-c-100.svg)`, must be one of that case's medians, and `5.5 ×` the ratio of two. It may
- * be rounded, to two digits or more, but only against us: ours to the worse side, a peer's to the better.
+ * `[240,000 against 43,200](apps/docs/bench/queue/process-c-100.svg)`, must be one of that case's medians, and `5.5 ×` the ratio of two.
+ * It is rounded to three digits, as in the charts, and against us: ours to the worse side, a peer's to the better.
  * @param {string} [folder]
  */
 export function wrongFigures(folder = root) {
@@ -70,11 +70,10 @@ function isOf({ unit, better, kit, peers, floor }, { value, unit: shownUnit }) {
 
 /** @param {number} exact @param {number} shown @param {"up" | "down"} direction */
 function isRounded(exact, shown, direction) {
-  if (exact === shown) return true;
-  const magnitude = Math.floor(Math.log10(exact));
-  return [2, 3, 4, 5, 6, 7, 8].some((digits) => {
-    const unit = 10 ** (magnitude + 1 - digits);
-    const rounded = (direction === "up" ? Math.ceil(exact / unit) : Math.floor(exact / unit)) * unit;
-    return Math.abs(rounded - shown) < unit / 1_000;
-  });
+  if (exact === 0) return shown === 0;
+  const unit = 10 ** (Math.floor(Math.log10(exact)) - 2);
+  // Without the noise of binary fractions, which would be rounded up.
+  const steps = Number((exact / unit).toFixed(6));
+  const rounded = (direction === "up" ? Math.ceil(steps) : Math.floor(steps)) * unit;
+  return Math.abs(rounded - shown) < unit / 1_000;
 }

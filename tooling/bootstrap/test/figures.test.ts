@@ -24,22 +24,27 @@ const wrongIn = (words: string, one: ReturnType<typeof measured>): string[] => {
 };
 
 it.each([
-  ["240,278 against 7,256.7749, 33 ×", []],
+  ["240,278 against 7,256.7749, 33 ×", ["240,278", "7,256.7749", "33"]],
   ["240,000 against 7,260 a second, 33.1 ×", []],
   ["240,300 against 7,250 a second, 33.2 ×", ["240,300", "7,250", "33.2"]],
-  ["0.24 million against 0.0073 million", []],
+  ["0.24 million against 0.00726 million", []],
   ["200,000 or 1", ["200,000", "1"]],
-])("rounds only against us where more is better: %s", (words, wrong) => {
+])("has three digits, rounded against us, where more is better: %s", (words, wrong) => {
   expect(wrongIn(words, measured("higher", "jobs/s", 240_278.381, 7_256.7749))).toEqual(wrong);
 });
 
 it.each([
-  ["9,980 ms against 59,990 ms, 6.0 ×", []],
-  ["10 s against 59 s", []],
+  ["9,980 ms against 59,900 ms, 6.01 ×", []],
+  ["9.98 s against 59.9 s", []],
+  ["10 s against 59 s", ["10", "59"]],
   ["9,970 ms against 60,000 ms", ["9,970", "60,000"]],
   ["9.9 s against 60 s, 6.1 ×", ["9.9", "60", "6.1"]],
-])("rounds only against us where less is better: %s", (words, wrong) => {
+])("has three digits, rounded against us, where less is better: %s", (words, wrong) => {
   expect(wrongIn(words, measured("lower", "ms", 9_977.07, 59_994.254))).toEqual(wrong);
+});
+
+it("takes a figure of fewer digits as it is", () => {
+  expect(wrongIn("2 against 7.5", measured("lower", "commands", 2, 7.5))).toEqual([]);
 });
 
 it("takes a zero as it is, and words with numbers in them for words", () => {
