@@ -61,7 +61,9 @@ const firstProgram = (text, path) => {
 function homeLinks(pages, home) {
   const paths = new Set(pages.map(({ address }) => linkOf(address)));
   const text = pages.find(({ file }) => file === home)?.text ?? "";
-  const links = [...text.matchAll(/^\s*link: (\/[^\s#]*)(?:#\S*)?$|href="(\/[^"#]*)/gm)].map((match) => match[1] ?? match[2] ?? "");
+  const links = [...text.matchAll(/^\s*link: (\/[^\s#]*)(?:#\S*)?$|href="(\/[^"#]*)/gm)].map(
+    (match) => match[1] ?? match[2] ?? "",
+  );
   return links.filter((link) => !paths.has(link)).map((link) => `${home}: ${link} is no page`);
 }
 
