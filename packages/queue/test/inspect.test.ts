@@ -542,5 +542,8 @@ describe("schedules", () => {
       { severity: "warning", text: `queue ${name}: a run of a schedule is overdue by 10 min` },
     ]);
     expect((await look("queue", name)).facts!.at(-1)).toEqual(["schedules", "2, a run is overdue by 10 min"]);
+    const { table } = await reportOf("queue schedules", [name]);
+    expect(table!.rows.find(([id]) => id === "hourly")![3]).toMatch(/Z, overdue by 10 min$/);
+    expect(table!.rows.find(([id]) => id === "nightly")![3]).toMatch(/Z$/);
   });
 });

@@ -15,11 +15,17 @@ const overdueMs = 60_000;
 const whenOf = ({ everyMs = 0, cron, timezone = "UTC" }: ScheduleFacts): string =>
   cron === undefined ? `every ${secondsText(everyMs)}` : `${cron} (${timezone})`;
 
-const rowOf = (one: ScheduleFacts): readonly string[] => [
+const nextText = (nextAt: number, now: number): string => {
+  const at = new Date(nextAt).toISOString();
+  return nextAt < now ? `${at}, overdue by ${secondsText(now - nextAt)}` : at;
+};
+
+/** `now`: by the server's clock. */
+const rowOf = (one: ScheduleFacts, now: number): readonly string[] => [
   one.id,
   one.name,
   whenOf(one),
-  one.nextAt === undefined ? "ended" : new Date(one.nextAt).toISOString(),
+  one.nextAt === undefined ? "ended" : nextText(one.nextAt, now),
   one.left === undefined ? "" : String(one.left),
 ];
 
@@ -36,13 +42,14 @@ export const schedulesCommand: CliCommand = {
     if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
     const page = resolve("options", { start: integer("start"), count: integer("count") }, listRules);
     const schedules = factsOfPage(await listSchedules.run(redis, queueKeys(prefix, queue), page));
+    const { now } = await inspectQueue(redis, { queue, prefix });
     await output.report({
       data: { queue, schedules },
       facts: [["schedules", schedules.length === 0 ? "none here" : `${String(schedules.length)} shown`]],
       table:
         schedules.length === 0
           ? undefined
-          : { columns: ["id", "job", "when", "next run", "left"], rows: schedules.map(rowOf) },
+          : { columns: ["id", "job", "when", "next run", "left"], rows: schedules.map((one) => rowOf(one, now)) },
     });
     return undefined;
   },
