@@ -96,7 +96,10 @@ const declare = (
           const there = names.length === 0 ? "There are none yet" : names.slice(0, mostNamed).join(", ");
           throw new Failure(`Which ${missing.name}? ${there}${more}`, exitCodes.usage);
         });
-      command.error(`error: missing required argument '${missing.name}'`, { code: "commander.missingArgument" });
+      const about = missing.about === "" ? "" : `: ${missing.about}`;
+      command.error(`error: missing required argument '${missing.name}'${about}`, {
+        code: "commander.missingArgument",
+      });
     }
     await run(given);
   });
@@ -132,7 +135,9 @@ export const addInspector = (parent: Command, from: PackageDescriptor, inspector
       await output.report(withKeys(report, await keysOf(redis, keys(target.prefix, ...names))));
     });
   });
-  command.description(`a ${thing} of @kit/${from.name}: ${about}`);
+  // `stats` names no single thing.
+  const article = thing.endsWith("s") ? "" : /^[aeiou]/.test(thing) ? "an " : "a ";
+  command.description(`${article}${thing} of @kit/${from.name}: ${about}`);
   if (keys) command.option("--keys", "the keys behind it, too");
 };
 

@@ -256,6 +256,9 @@ describe("the program", () => {
     expect(help.stdout).toMatch(/^Usage: kit .*doctor.*inspect/s);
     expect((await kit(["help", "doctor"])).stdout).toMatch(/--strict.*Exit codes: 0 fine, 1 warnings/s);
     expect((await kit(["help", "inspect", "lock"])).stdout).toMatch(/^Usage: kit inspect lock .*--keys/s);
+    const inspectors = (await kit(["help", "inspect"], { program: programBeside("autocomplete", "stats") })).stdout;
+    expect(inspectors).toMatch(/ an autocomplete of [^]* stats of /);
+    expect(inspectors).not.toMatch(/\ba (autocomplete|stats)\b/);
   });
 
   it("explains a check, as the documentation does", async () => {
