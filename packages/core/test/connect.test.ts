@@ -225,6 +225,15 @@ describe("connect: no server", () => {
     expect(took).toBeGreaterThan(1_800);
   });
 
+  it("asks for the host's name where there is no such host, and says where the address came from", async () => {
+    const noHost = await rejection(connect("redis://no-such-host.invalid"));
+    expect(noHost.message).toMatch(/ \((ENOTFOUND|EAI_AGAIN)\)\. Is that the host's name\?$/);
+    vi.stubEnv("REDIS_URL", `redis://127.0.0.1:${String(await deadPort())}`);
+    redis.defer(() => vi.unstubAllEnvs());
+    const unset = await rejection(connect());
+    expect(unset.message).toMatch(/ \(ECONNREFUSED\)\. Is it running\? REDIS_URL says where it is\.$/);
+  });
+
   it("names the cause also when the deadline is short", async () => {
     const port = await deadPort();
     for (const url of [`redis://127.0.0.1:${String(port)}`, `redis+cluster://127.0.0.1:${String(port)}`])
@@ -360,6 +369,9 @@ describe("connect: credentials", () => {
       const error = await rejection(connect({ url: `redis://${login}${host}`, deadlineMs: 600_000 }));
       expect(error).toMatchObject({ code: "KIT_AUTH", retryable: false });
       expect(error.message).toContain(host);
+      expect(error.message).toContain(
+        login === "" ? "the address has none: redis://:PASSWORD@HOST:PORT" : "the server refused the credentials",
+      );
       expect(bare(error)).not.toContain("canary");
     }
   });

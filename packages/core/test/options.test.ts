@@ -102,6 +102,16 @@ describe("options", () => {
       TypeError,
       "Expected `redis` to be an ioredis Redis or Cluster, or fromNodeRedis(client), got `[object Object]` (object)",
     ],
+    [
+      () => assertClient("redis", "mail"),
+      TypeError,
+      'Expected `redis` to be an ioredis Redis or Cluster, or fromNodeRedis(client), as the first argument, got `"mail"` (string)',
+    ],
+    [
+      () => assertClient("redis", Promise.resolve()),
+      TypeError,
+      "Expected `redis` to be an ioredis Redis or Cluster, or fromNodeRedis(client), got a promise; await it",
+    ],
   ])("name what was wanted and what was given (%#)", (check, kind, message) => {
     expect(check).toThrow(kind);
     expect(check).toThrow(new kind(message));

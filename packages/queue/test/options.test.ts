@@ -67,6 +67,8 @@ describe("options", () => {
     const queue = fixture.make();
     for (const handlers of [null, undefined, 7, { job: 7 }])
       expect(() => queue.work(handlers as unknown as Record<string, () => void>)).toThrow(/^Expected /);
+    const one = (() => undefined) as unknown as Record<string, () => void>;
+    expect(() => queue.work(one)).toThrow(/ to be an object of functions, such as \{ email: \(job\) => … \}$/);
   });
 });
 

@@ -197,7 +197,7 @@ export const connect = async (
   };
   const address = addressText(place);
   try {
-    await firstReady(client, place, deadlineMs, deadline, signal);
+    await firstReady(client, place, deadlineMs, deadline, signal, givenUrl === undefined);
     if (!asksItself && settings.enableReadyCheck === undefined)
       (client as NodeClient).options.enableReadyCheck = await untilLoaded(context, address, deadline, signal);
     if (settings.db) await checkDatabase(context, settings.db, address, deadline, signal);
@@ -293,6 +293,7 @@ const firstReady = (
   deadlineMs: number,
   deadline: Deadline,
   signal: AbortSignal | undefined,
+  isFromEnvironment: boolean,
 ): Promise<void> => {
   const address = addressText(target);
   let lastError: unknown;
@@ -301,7 +302,7 @@ const firstReady = (
     ({ reject }) => {
       const seconds = (deadlineMs / 1_000).toFixed(1);
       const reason = (lastError ? reasonOf(lastError) : "no answer") + deadline.stall;
-      const message = `No Redis at ${address} after ${seconds} s (${reason}). ${hintOf(target, lastError)}`;
+      const message = `No Redis at ${address} after ${seconds} s (${reason}). ${hintOf(target, lastError)}${isFromEnvironment ? " REDIS_URL says where it is." : ""}`;
       reject(new KitUnavailableError(message, address, lastError && safeCause(lastError)));
     },
     ({ resolve, reject }) => {
@@ -340,7 +341,9 @@ const aftermath = /^(Connection is closed|None of startup nodes|Failed to refres
 const hintOf = ({ nodes, settings: { sentinels, tls } }: Target, error: unknown): string =>
   !nodes && !sentinels && ((tls && !error) || /RESP type|Protocol error|closed|RESET|EPIPE/.test(String(error)))
     ? "A wrong port, or TLS on one side?"
-    : "Is it running?";
+    : /ENOTFOUND|EAI_AGAIN/.test(String(error))
+      ? "Is that the host's name?"
+      : "Is it running?";
 
 /** Connects to a single node, whose error has the reason. Returns a function that ends it. */
 const askOneNode = (client: RedisLike, onError: (error: unknown) => void): (() => void) => {

@@ -18,7 +18,7 @@ type AnyHandler = (job: Job) => unknown;
  */
 export const handlerMap = (handlers: unknown, schemas: SchemaMap): ReadonlyMap<string, (job: TakenJob) => unknown> => {
   if (typeof handlers !== "object" || handlers === null)
-    throw new TypeError("Expected `handlers` to be an object of functions");
+    throw new TypeError("Expected `handlers` to be an object of functions, such as { email: (job) => … }");
   return new Map(
     Object.entries(handlers as Readonly<Record<string, unknown>>).map(([name, handler]) => {
       if (typeof handler !== "function")

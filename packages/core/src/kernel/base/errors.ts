@@ -298,7 +298,13 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
   ],
   [/^NOREPLICAS\b/, "KIT_SERVER", "the server refuses writes (more replicas, or a lower min-replicas-to-write)", true],
   [/^MISCONF\b/, "KIT_SERVER", "the server refuses writes (see its log, or stop-writes-on-bgsave-error)", true],
-  [/^(NOAUTH|WRONGPASS|ERR invalid password)/, "KIT_AUTH", "the server refused the credentials", false],
+  [
+    /^NOAUTH\b/,
+    "KIT_AUTH",
+    "the server requires a password, and the address has none: redis://:PASSWORD@HOST:PORT",
+    false,
+  ],
+  [/^(WRONGPASS|ERR invalid password)/, "KIT_AUTH", "the server refused the credentials", false],
   [forbidden, "KIT_NO_PERMISSION", "the ACL user is not permitted to do this", false],
   [/^NOSCRIPT\b/, "KIT_NOSCRIPT", "the server lost the script between two tries", true],
   [

@@ -63,5 +63,9 @@ export const closeTimeoutMs = (options: CloseOptions): number => resolve("option
 export const assertClient = (name: string, value: unknown): void => {
   const client = value as { call?: unknown; duplicate?: unknown; on?: unknown } | null | undefined;
   if (typeof client?.call !== "function" || typeof client.duplicate !== "function" || typeof client.on !== "function")
-    throw wrong(name, "an ioredis Redis or Cluster, or fromNodeRedis(client)", value);
+    throw wrong(
+      name,
+      `an ioredis Redis or Cluster, or fromNodeRedis(client)${typeof value === "string" ? ", as the first argument" : ""}`,
+      value,
+    );
 };
