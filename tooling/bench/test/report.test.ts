@@ -94,7 +94,7 @@ describe("two builds of ours", () => {
   const before = (values: readonly number[], isSliced: boolean): EntryReport =>
     entryReport(anEntry({ goal: atLeast({ before: 0.95 }) }), [
       { ...aRun({ peer: "kit" }, [110, 300, 98, 200]), isSliced },
-      aRun({ peer: "before", checkout: "/old" }, values),
+      aRun({ peer: "before", opens: "before" }, values),
     ]);
 
   it("are compared turn by turn: the middle ratio and the quartiles", () => {
