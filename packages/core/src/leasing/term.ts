@@ -31,6 +31,8 @@ export class LeaseTerm {
     this.deadlineAt = Math.min(deadlineAt, this.#holdEndsAt);
     this.#keptUntil = isConfirmed ? this.deadlineAt : 0;
     this.#plan(now, grantedMs);
+    // Of a grant that came late less is left than its length.
+    if (this.renewAt < Infinity) this.renewAt = Math.min(this.renewAt, now + (this.deadlineAt - now) / 3);
   }
 
   get remainingMs(): number {
