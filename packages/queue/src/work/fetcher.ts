@@ -236,9 +236,8 @@ export class Fetcher {
       this.#failures = 0;
       this.#confirm(endings, outcome);
       this.#receive(outcome, request, sentAt, undefined);
-      // While there is work, the worker does not wait, and no wait shows that connections are there again.
+      // Only now, as the last leases may have ended. While there is work, no wait shows that connections are there again.
       if (!this.#isDrained) this.#commands.outage.connected("waiting");
-      // Last, since the jobs that it ends may be the last whose leases had to be renewed.
       this.#commands.outage.worked("taking");
     }
     this.#takes.settled(request.takeId);
@@ -308,8 +307,7 @@ export class Fetcher {
         this.#maintenance.timed();
       } else this.#maintenance.mustLook = true;
     }
-    const isLimited = reply.nextStart !== undefined;
-    this.#isLimited = isLimited;
+    const isLimited = (this.#isLimited = reply.nextStart !== undefined);
     if (request.count > 0) this.#isDrained = reply.entries.length < request.count && !reply.isMore;
     if (reply.reclaimed.length > 0) {
       this.leases.loseAll(new Set(reply.reclaimed.map(({ member }) => member)));
