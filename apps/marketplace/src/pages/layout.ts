@@ -62,20 +62,20 @@ const groups: readonly { readonly name: string; readonly links: readonly Link[] 
     ],
   },
   {
+    name: "Try it",
+    links: [
+      { href: "/race", name: "Race" },
+      { href: "/faults", name: "Faults" },
+      { href: "/pipeline", name: "Pipeline" },
+    ],
+  },
+  {
     name: "Behind it",
     links: [
       { href: "/ops", name: "Ops" },
       { href: "/logs", name: "Logs" },
       { href: "/stats", name: "Stats" },
       { href: "/mail", name: "Mail" },
-    ],
-  },
-  {
-    name: "Try it",
-    links: [
-      { href: "/race", name: "Race" },
-      { href: "/faults", name: "Faults" },
-      { href: "/pipeline", name: "Pipeline" },
     ],
   },
 ];
