@@ -305,17 +305,20 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
       const client = fixture().connect();
       const other = fixture().reader({}, client);
       await other.ready();
-      const read = client.hmgetBuffer.bind(client) as (...args: unknown[]) => Promise<unknown>;
+      const methods = client as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
+      // A client of node-redis has one method for all commands.
+      const method = "callForBytes" in client ? "callForBytes" : "hmgetBuffer";
+      const read = methods[method]!.bind(client);
       const [loading, continued] = [latch(), latch()];
       let isFirst = true;
-      client.hmgetBuffer = (async (...args: unknown[]) => {
+      methods[method] = async (...args) => {
         const reply = await read(...args);
-        if (!isFirst) return reply;
+        if (!isFirst || (method === "callForBytes" && args[0] !== "HMGET")) return reply;
         isFirst = false;
         loading.open();
         await continued.opened;
         return reply;
-      }) as typeof client.hmgetBuffer;
+      };
       const reader = fixture().reader({}, client);
       const found = reader.lookup("1.0.0.1");
       await loading.opened;

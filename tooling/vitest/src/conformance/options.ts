@@ -53,7 +53,7 @@ export const options = (fixture: Fixture, object: Conforming): void => {
       for (const client of [null, undefined, 42, "redis://127.0.0.1:6379", {}, { on: 1, call: 2, duplicate: 3 }]) {
         const outcome = await makeOn(client, { prefix: redis.prefix });
         expect(String("error" in outcome && outcome.error)).toMatch(
-          /^TypeError: Expected `redis` to be an ioredis Redis or Cluster, or fromNodeRedis\(client\), got `/,
+          /^TypeError: Expected `redis` to be an ioredis Redis or Cluster, or fromNodeRedis\(client\)(?:, as the first argument)?, got `/,
         );
       }
       const before = listenersOf(redis.client as Client);

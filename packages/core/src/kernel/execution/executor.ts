@@ -339,9 +339,11 @@ export class CommandExecutor {
         cause,
         call.idempotent || call.op !== undefined,
       );
+    // Why a client ended by itself, such as a refused password.
+    const detail = cause && end !== "was closed" ? ` (${reasonOf(cause)}${stall})` : "";
     if (end || isSubscribed(cause))
       return new KitUnavailableError(
-        `${call.what} was not sent: the client for ${address} ${end || `is subscribed${reason}`}`,
+        `${call.what} was not sent: the client for ${address} ${end || "is subscribed"}${detail}`,
         address,
         cause,
         // Only the owner of the client can change that.
