@@ -39,6 +39,9 @@ export const namesOfLibraries = (folders) => {
 const token = /--[^\n]*|"(?:\\[^]|[^"\\])*"|'(?:\\[^]|[^'\\])*'|\d[\w.]*|\.\.\.?|[.:]\s*[A-Za-z_]\w*|[A-Za-z_]\w*|[^]/g;
 const isWord = (text) => /^[A-Za-z_]/.test(text);
 
+/** The locals that hold the number of a layout. A test of two builds that share their data raises it in the built text. */
+const layoutNames = ["layout", "found", "stored"];
+
 /** A line that binds an operand. The faults lab finds it, and the names of operands, in the built package. */
 const binding = /^local (\w+) = .*(?:KEYS|ARGV)/;
 
@@ -53,7 +56,7 @@ export const shortened = (lua, kept) => {
   const code = [...tokens.entries()].filter(([, text]) => !/^(?:\s|--)/.test(text));
   const names = localsOf(code.map(([, text]) => text));
   const operands = lua.split("\n").map((line) => binding.exec(line)?.[1]);
-  for (const name of [...kept, ...operands, "_"]) names.delete(name);
+  for (const name of [...kept, ...operands, ...layoutNames, "_"]) names.delete(name);
   const keys = keysOfTables(code);
   const isRenamed = (text, place) => names.has(text) && !keys.has(place);
 

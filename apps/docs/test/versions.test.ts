@@ -25,10 +25,10 @@ const packages = fileURLToPath(new URL("../../../packages/", import.meta.url));
 
 /** The places where the built code says the number of its layout. */
 const raised: readonly [RegExp, string][] = [
-  [/\b(layout|found\[1\]|stored\[1\]) (~=|==) '1'/g, "$1 $2 '2'"],
+  [/\b(layout|found\[1\]|stored\[1\]) ?(~=|==) ?'1'/g, "$1 $2 '2'"],
   // Not the number of shards of all chats, which has a layout of its own.
-  [/(?<!layout, )'layout', '1'/g, "'layout', '2'"],
-  [/'layout', 1(?=[,)])/g, "'layout', 2"],
+  [/(?<!layout, ?)'layout', ?'1'/g, "'layout', '2'"],
+  [/'layout', ?1(?=[,)])/g, "'layout', 2"],
   [/\blayout = 1;/g, "layout = 2;"],
   [/\blayout: 1,/g, "layout: 2,"],
   [/\.layout !== 1\b/g, ".layout !== 2"],

@@ -208,7 +208,7 @@ const run = async ({
     if (port === undefined && !origin.endsWith(`:${usualPort}`))
       say(`  Port ${usualPort} is taken by another program; --port chooses`);
     process.stdout.write(`Bazaar is open: ${origin}\n`);
-    say("  Its workers start now; a line says when they are at work");
+    say("  Its workers start now");
     say(`  Its Redis: ${redis.address}`);
     const inspect = redis.inspect("queue", queueName);
     if (inspect !== null) say(`  Look into it from another terminal: ${inspect}`);

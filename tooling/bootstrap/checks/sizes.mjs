@@ -22,7 +22,7 @@ const exceptionsKiB = {
   // One request for each command, and nothing else.
   "@kit/core/http": 2,
   // The life of an object and the rules of options, which each package had for itself; clients without connections.
-  "@kit/core/toolkit": 16.5,
+  "@kit/core/toolkit": 16.75,
   // Reads public files with their faults: policies, counts, numeric addresses.
   "@kit/geoip": 15.75,
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records; and contents that it cannot read.
@@ -36,7 +36,7 @@ const exceptionsKiB = {
   // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses.
   "@kit/queue/adopt": 26.25,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is unknown.
-  "@kit/queue/descriptor": 23.25,
+  "@kit/queue/descriptor": 23.75,
   // Opens its queue as a queue does, and carries what that needs.
   "@kit/queue/schedules": 20.75,
   "@kit/stats": 24,
