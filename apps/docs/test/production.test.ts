@@ -91,6 +91,8 @@ it("the lines of the Dockerfile make a worker that ends its job after SIGTERM, a
   await eventually(() => expect(partner.held).toHaveLength(1), patient);
   const stopAt = performance.now();
   program.signal("SIGTERM");
+  // The worker waits for no more work.
+  await eventually(async () => expect(await redis.info("clients")).toContain("blocked_clients:0\r\n"), patient);
   await queue.add("order", {}); // for another process
   partner.held[0]!.answer({});
   expect(await program.ended()).toBe(0);
