@@ -269,7 +269,9 @@ class Game {
     const { waiting, prioritised, suspended, named, leases, meta } = this.#keys;
     return await Promise.all([
       redis.client.lrange(waiting, 0, -1),
-      ...[prioritised, suspended, named, leases].map((key) => redis.client.zrange(key, "0", "-1", "WITHSCORES")),
+      ...[prioritised, suspended, named].map((key) => redis.client.zrange(key, "0", "-1", "WITHSCORES")),
+      // A repeated take renews its leases.
+      redis.client.zrange(leases, "0", "-1"),
       redis.client.hgetall(meta),
     ]);
   }
