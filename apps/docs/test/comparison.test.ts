@@ -23,7 +23,7 @@ interface Table {
   readonly name: string;
   readonly figures: string;
   readonly columns: readonly (readonly [peer: string, label: string])[];
-  /** What a cell says if a peer has no figure in a case. */
+  /** The text of a cell where a peer has no figure in a case. */
   readonly none?: string;
   /** The cases of the bench, each with its name on the page. */
   readonly rows: readonly (readonly [name: string, label: string])[];

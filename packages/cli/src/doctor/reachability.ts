@@ -40,8 +40,9 @@ const reasonOf = (error: unknown): string => {
   return [code, kitCode, cause?.code, cause?.message, message].filter((text) => text !== undefined).join(" ");
 };
 
+const wrongPort = /a wrong port/i;
 const fixes: readonly (readonly [RegExp, string])[] = [
-  [/a wrong port/i, "Correct the port, or the scheme: rediss: where the server speaks TLS, redis: where it does not."],
+  [wrongPort, "Correct the port, or the scheme: rediss: where the server speaks TLS, redis: where it does not."],
   [
     /EADDRNOTAVAIL|Cannot assign requested address/,
     "This machine has no port left: a client opens a connection per call. Make one client, and share it.",
@@ -56,33 +57,43 @@ const fixes: readonly (readonly [RegExp, string])[] = [
   [/max number of clients/, "The server has no connection left: raise maxclients, or close what is not used."],
 ];
 
-/** How long an accept may take. */
-const acceptMs = 1_000;
+/** How long an accept may take, and how long the first byte after it. */
+const answerMs = 1_000;
 
-/** Whether something accepts a connection there. `address`: `host:port`, or the path of a socket. */
-const accepts = async (address: string): Promise<boolean> => {
+/**
+ * Whether something accepts a connection there and then says nothing to a PING. `address`: `host:port`, or the path of a socket. A server
+ * of another protocol, or with TLS on one side, sends a greeting or an error, or hangs up.
+ */
+const isSilent = async (address: string): Promise<boolean> => {
   const [, host = "", port = ""] = /^\[?(.*?)\]?:(\d+)$/.exec(address) ?? [];
   let socket: Socket | undefined;
   try {
     return await new Promise<boolean>((resolve) => {
       socket = port === "" ? connect({ path: address }) : connect({ host, port: Number(port) });
-      socket.once("connect", () => resolve(true));
-      socket.once("error", () => resolve(false));
-      socket.setTimeout(acceptMs, () => resolve(false));
+      let isAccepted = false;
+      socket.once("connect", () => {
+        isAccepted = true;
+        socket?.write("PING\r\n");
+      });
+      for (const event of ["data", "end", "error"]) socket.once(event, () => resolve(false));
+      socket.setTimeout(answerMs, () => resolve(isAccepted));
     });
   } finally {
     socket?.destroy();
   }
 };
 
-const fixOfSilence = async (error: unknown): Promise<string> =>
-  error instanceof KitUnavailableError && (await accepts(error.address))
-    ? "It accepts connections but does not answer: a stopped process, a long script, or a full disk."
-    : "See that the server runs, and that a firewall lets this machine through.";
+/** By the words of the reason, and by a look at the address where they leave it open: a silent handshake is ended from here. */
+const fixOf = async (reason: string, error: unknown): Promise<string> => {
+  const [pattern, fix] = fixes.find(([words]) => words.test(reason)) ?? [];
+  const isOpen = fix === undefined || pattern === wrongPort;
+  if (isOpen && error instanceof KitUnavailableError && (await isSilent(error.address)))
+    return "It accepts connections but does not answer: a stopped process, a long script, or a full disk.";
+  return fix ?? "See that the server runs, and that a firewall lets this machine through.";
+};
 
 /** Why there is no connection, and what to do. */
 export const unreachable = async (error: unknown): Promise<Finding> => {
   const reason = reasonOf(error);
-  const fix = fixes.find(([pattern]) => pattern.test(reason))?.[1] ?? (await fixOfSilence(error));
-  return problem(KitError.is(error) ? error.message : reason, fix);
+  return problem(KitError.is(error) ? error.message : reason, await fixOf(reason, error));
 };

@@ -1,7 +1,7 @@
 import { backoffMs } from "../toolkit/index.js";
 import type { NodeRedisClient } from "./types.js";
 
-/** What core changes for a connection of its own, by the names that ioredis has for it. */
+/** The settings that core changes for a connection of its own, by their names in ioredis. */
 export interface Overrides {
   readonly connectionName?: string;
   readonly connectTimeout?: number;

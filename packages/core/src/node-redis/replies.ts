@@ -31,7 +31,7 @@ export const replyError = ({ message }: Error): Error => {
   return error;
 };
 
-/** What no mapping covers: booleans of RESP3 as numbers, and errors within a list (of EXEC). Lists are changed in place. */
+/** Converts the values that no mapping covers: booleans of RESP3 to numbers, and errors within a list (of EXEC). Changes lists in place. */
 export const decoded = (reply: unknown): unknown => {
   if (typeof reply === "boolean") return Number(reply);
   if (reply instanceof Error) return replyError(reply);

@@ -15,7 +15,7 @@ const write = (what: string, deadlineMs = 5_000): Call => ({
 });
 const look = (what: string): Call => ({ ...write(what), mutates: false, idempotent: true });
 
-/** What core needs of a client of one server. */
+/** The behaviour that core needs of a client of one server. */
 export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
   const open = (options: Partial<ClientOptions> = {}): Client => {
     const client = driver.single({ port: redis.server.nodes[0]!.port, ...options });

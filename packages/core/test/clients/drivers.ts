@@ -21,7 +21,7 @@ interface Address {
   readonly port: number;
 }
 
-/** What a test changes of a client's settings. */
+/** The settings of a client that a test changes. */
 export interface ClientOptions {
   readonly port: number;
   readonly username?: string;

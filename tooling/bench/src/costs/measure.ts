@@ -112,7 +112,7 @@ const measureIdle = async (single: RedisServer, cluster: RedisServer): Promise<I
   );
   try {
     for (const one of watched.flat()) await opener.run(one, () => one.object.open(one.scene));
-    // What opening leaves behind is done.
+    // Opening an object starts work that is over by then.
     await sleep(2_000);
     const startedAt = now();
     for (const { instants } of watched.flat()) instants.length = 0;

@@ -1,4 +1,4 @@
-// What servers did between two readings.
+// The work of servers between two readings.
 import type { RedisNode, RedisServer } from "@kit/testing";
 import { sent } from "../sent.js";
 import type { Cost } from "./costs.js";

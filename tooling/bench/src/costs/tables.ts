@@ -93,7 +93,7 @@ const loadTable = (costs: Costs, example: Example): string =>
     rates.map((rate) => loadRow(costs, example, rate)),
   );
 
-/** What the shop keeps, for so long, in seconds. */
+/** The data that the shop keeps, and for how long, in seconds. */
 const kept: readonly (readonly [what: string, object: string, part: keyof typeof shop, seconds: number])[] = [
   ["jobs of a minute, while the workers are away", "queue: a waiting job", "jobs", 60],
   ["messages of an hour, until everyone has read them", "chat: a message", "messages", 3_600],
