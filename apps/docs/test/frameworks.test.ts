@@ -3,12 +3,12 @@ import { type Connection, connect } from "@kit/core";
 import { createQueue, type Queue } from "@kit/queue";
 import { eventually, startRedis } from "@kit/testing";
 import { Program } from "@tooling/vitest/helpers";
+import { patient, said } from "./said.js";
 import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { quote, readiness } from "./frameworks/jobs.mjs";
 import { type Held, Partner } from "./partner.js";
 
 const folder = new URL("frameworks/", import.meta.url);
-const patient = { timeoutMs: 30_000 };
 
 it("the page shows each program as it is", () => {
   const page = readFileSync(new URL("../../../packages/queue/docs/frameworks.md", import.meta.url), "utf8");
@@ -40,14 +40,6 @@ const start = (file: string): Program => {
   onTestFinished(async () => void (await program.end("SIGKILL")));
   return program;
 };
-
-/** Waits until a program has printed what begins with `start: `. */
-const said = async (program: Program, start: string): Promise<string> =>
-  await eventually(() => {
-    const [text] = program.said(start);
-    if (text === undefined) throw new Error(`It printed only: ${program.printed}`);
-    return text;
-  }, patient);
 
 /** Waits until the partner holds as many requests, and takes them. */
 const held = async (count: number): Promise<readonly Held[]> => {

@@ -9,6 +9,7 @@ import { connect } from "@kit/core";
 import { createQueue } from "@kit/queue";
 import { eventually, startRedis } from "@kit/testing";
 import { Program } from "@tooling/vitest/helpers";
+import { patient, said } from "./said.js";
 import { expect, it, onTestFinished } from "vitest";
 import { parse } from "yaml";
 import { buildImage, writeProject } from "./image.js";
@@ -18,7 +19,6 @@ const run = promisify(execFile);
 const programs = new URL("frameworks/", import.meta.url);
 const textOf = (file: string, base: URL = programs): string => readFileSync(new URL(file, base), "utf8");
 const page = textOf("../production.md", new URL(import.meta.url));
-const patient = { timeoutMs: 30_000 };
 
 const fragment = (language: string): string => {
   const [, text = ""] = new RegExp(`^\`\`\`${language}\\n(.*?)^\`\`\`$`, "ms").exec(page) ?? [];
@@ -57,13 +57,6 @@ const begin = async (file: URL, partner: string): Promise<{ program: Program; se
   return { program, server };
 };
 type RunningServer = Awaited<ReturnType<typeof startRedis>>;
-
-const said = async (program: Program, start: string): Promise<string> =>
-  await eventually(() => {
-    const [text] = program.said(start);
-    if (text === undefined) throw new Error(`It printed only: ${program.printed}`);
-    return text;
-  }, patient);
 
 it("the lines of the Dockerfile make a worker that ends its job after SIGTERM, and exits with 0 in time", async () => {
   const disk = mkdtempSync(join(tmpdir(), "kit-image-"));

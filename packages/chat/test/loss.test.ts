@@ -23,6 +23,17 @@ const made = async (options: Parameters<Chat["create"]>[1] = {}): Promise<Chat> 
   return chat;
 };
 
+/** Takes a snapshot of the chat. Resolves with a function that restores it. */
+const snapshot = async (): Promise<() => Promise<void>> => {
+  const { messages, heads, activity, meta, positions } = fixture.keysOf(room);
+  const members = ["ann", "bob"].map((name) => fixture.memberKey(room, name));
+  const keys = [messages, heads, activity, meta, positions, ...members];
+  const dumps = await Promise.all(keys.map((key) => fixture.db.dumpBuffer(key)));
+  return async () => {
+    await Promise.all(keys.map((key, index) => fixture.db.restore(key, 0, dumps[index]!, "REPLACE")));
+  };
+};
+
 const idsOf = async (name: string): Promise<string[]> =>
   (await fixture.db.xrange(fixture.keysOf(name).messages, "2", "+")).map(([id]) => id);
 
@@ -46,23 +57,13 @@ describe("a server that restarts", () => {
   it("with an older snapshot reports the fork to a listener, also when as many messages came as were lost", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 1);
-    const { messages, heads, activity, meta, positions } = fixture.keysOf(room);
-    const keys = [
-      messages,
-      heads,
-      activity,
-      meta,
-      positions,
-      fixture.memberKey(room, "ann"),
-      fixture.memberKey(room, "bob"),
-    ];
-    const snapshot = await Promise.all(keys.map((key) => fixture.db.dumpBuffer(key)));
+    const restore = await snapshot();
     await chat.send(room, { from: "ann", body: "lost" });
     const bodies: unknown[] = [];
     const ending = new AbortController();
     const listening = chat.listen("bob", { signal: ending.signal }).each(({ body }) => void bodies.push(body));
     await eventually(() => expect(bodies).toEqual(["m1", "lost"]));
-    await Promise.all(keys.map((key, index) => fixture.db.restore(key, 0, snapshot[index]!, "REPLACE")));
+    await restore();
     await chat.send(room, { from: "ann", body: "other" });
     await eventually(() => expect(bodies.slice(2)).toContain("other"));
     ending.abort("enough");
@@ -72,16 +73,7 @@ describe("a server that restarts", () => {
   it("with an older snapshot reports the fork to a listener, and refuses acknowledgements of what was lost", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 3);
-    const { messages, heads, activity, meta, positions } = fixture.keysOf(room);
-    const keys = [
-      messages,
-      heads,
-      activity,
-      meta,
-      positions,
-      ...["ann", "bob"].map((one) => fixture.memberKey(room, one)),
-    ];
-    const snapshot = await Promise.all(keys.map((key) => fixture.db.dumpBuffer(key)));
+    const restore = await snapshot();
     await sendMany(chat, "ann", 2);
     const { token, messages: all } = await drain(chat, "bob");
     const iterator = chat.listen("bob")[Symbol.asyncIterator]();
@@ -89,7 +81,7 @@ describe("a server that restarts", () => {
     for (let seq = 1; seq <= 5; seq++)
       for (const one of [iterator, other]) expect((await one.next()).value).toMatchObject({ seq });
     // As a failover to a replica that lacked the last two.
-    await Promise.all(keys.map((key, index) => fixture.db.restore(key, 0, snapshot[index]!, "REPLACE")));
+    await restore();
     for (const body of ["other 4", "other 5", "other 6"]) await chat.send(room, { from: "ann", body });
     expect(await rejection(chat.ack("bob", all.at(-1)!))).toMatchObject({ code: "KIT_CHAT_FORKED", seq: 5 });
     const { value } = await iterator.next();

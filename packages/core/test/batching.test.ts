@@ -89,27 +89,18 @@ describe("Batcher", () => {
     expect(await Promise.all(all)).toEqual(["a!", "b!", "c!", "d!"]);
   });
 
-  it("settles an item by its deadline beside an older one whose deadline a stall of the event loop has postponed", async () => {
-    const { batcher, call } = fixture({ deadlineMs: 200 });
-    const settled: string[] = [];
-    const settles = (item: string): Promise<unknown> => rejection(batcher.add(item)).then(() => settled.push(item));
-    const former = settles("postponed");
-    await call(0);
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400);
-    const next = settles("in time");
-    await Promise.all([former, next]);
-    expect(settled).toEqual(["in time", "postponed"]);
-  });
-
-  it("settles an item by its deadline if it was added after a stall that postponed all before it", async () => {
-    const { batcher, call } = fixture({ deadlineMs: 200 });
-    const settled: string[] = [];
-    const settles = (item: string): Promise<unknown> => rejection(batcher.add(item)).then(() => settled.push(item));
-    const former = settles("postponed");
-    await call(0);
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400);
+  it.each([
+    ["beside an older one whose deadline a stall of the event loop has postponed", 0],
     // In these turns the timer fires that was due.
-    for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
+    ["if it was added after a stall that postponed all before it", 3],
+  ])("settles an item by its deadline %s", async (_, turns) => {
+    const { batcher, call } = fixture({ deadlineMs: 200 });
+    const settled: string[] = [];
+    const settles = (item: string): Promise<unknown> => rejection(batcher.add(item)).then(() => settled.push(item));
+    const former = settles("postponed");
+    await call(0);
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400);
+    for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
     await Promise.all([former, settles("in time")]);
     expect(settled).toEqual(["in time", "postponed"]);
   });
