@@ -414,7 +414,8 @@ export const uniqueBehaviour = (mode: RedisMode): void => {
       await worker.close();
       const added = { id: "AAAAAAAAA.0000", isAdded: true };
       expect([await again("second", { op: lost }), await again("second", { op: lost })]).toEqual([added, added]);
-      const replaced = await adding(other, { mode: "keepLast" })("third", { op: lost.replace(".0000", ".0001") });
+      const lostLast = lost.replace(".0000", ".0001");
+      const replaced = await adding(other, { mode: "keepLast" })("third", { op: lostLast });
       expect(replaced).toEqual({ ...added, isAdded: false, state: "ready", isReplaced: true });
       const third = await opOfLast("AAAAAAAAA.0001");
       // The answer of a call that arrived, though the job of the key is done meanwhile.
@@ -424,6 +425,8 @@ export const uniqueBehaviour = (mode: RedisMode): void => {
       await last.close();
       expect(runs.data).toEqual(["first", "third"]);
       expect(await adding(make(), { mode: "keepLast" })("third", { op: third })).toEqual(replaced);
+      // So has a repeat whose own reply was lost: it added nothing, and its data has run.
+      expect(await adding(make(), { mode: "keepLast" })("third", { op: lostLast })).toEqual(replaced);
       await fixture.db.del(answeredKey(keyHead(redis.prefix, name), first.slice(0, 9)));
       expect(await rejection(again("first", { op: first }))).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
       expect(await fixture.counts()).toMatchObject({ jobs: 0 });

@@ -61,7 +61,7 @@ else
   redis.call('ZCARD', prioritised)
   first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 end
-local kept, leased = {}, 0
+local leased = 0
 local unique, failures
 if once[1] then
   leased = redis.call('ZCARD', once[1])
@@ -73,11 +73,11 @@ if once[1] then
     redis.call('HLEN', unique)
     redis.call('HLEN', failures)
   end
-  for i = 3, last do kept[i - 2] = redis.call('GET', once[i]) or '' end
+  for i = 3, last do redis.call('GET', once[i]) end
 end
 
 if redis.call('ZADD', producers, 'GT', 'CH', sequence, producer) == 0 then
-  return once[1] and now .. (string.match(kept[1], '^' .. sequence .. '(\n.*)') or '') or now
+  return once[1] and now .. (string.match(redis.call('GET', once[3]) or '', '^' .. sequence .. '(\n.*)') or '') or now
 end
 if isNew == '1' then
   redis.call('PEXPIRE', producers, 86400000)
@@ -181,30 +181,31 @@ local function claim(word, id, blob, due)
   return state, held.id or held.last
 end
 
-local answers = ''
+local answers, answered, keptMs = '', 3, 600000
 for i, id in ipairs(ids) do
   local word = {}
   for letter, value in string.gmatch(words[i], '\t(.)([^\t]*)') do word[letter] = value end
   local wantsAnswer = word['?']
-  local isStored, answer, repeated, number = false, 'added', nil, nil
+  local isStored, answer, repeated, number, before = false, 'added', nil, nil, nil
   if word.o then
     -- A sequence number in `producers` means that the call arrived. A half above the number means that it is refused from now on.
-    -- Repeats are recorded per job.
+    -- Repeats are recorded per job, also those that added nothing: a later one would add it. Their answers join those of the call.
     repeated = word.o .. ':' .. id
     local former
     former, number = string.match(word.o, '(%w+):(%d+)')
-    local before = wantsAnswer and table.remove(kept, 2)
-    if tonumber(redis.call('ZSCORE', producers, former) or 0) == tonumber(number) then
-      isStored = true
+    if wantsAnswer then
+      answered = answered + 1
+      before = string.match(redis.call('GET', once[answered]) or '', '^' .. number .. '\n.*') or number
+    end
+    if tonumber(redis.call('ZSCORE', producers, former) or 0) == tonumber(number) or redis.call('ZSCORE', producers, repeated) then
+      isStored, repeated = true, nil
       if before then
-        local all = string.match(before, '^' .. number .. '(\n.*)') or ''
-        local _, last = string.find(all, '\n' .. id .. '\t', 1, true)
-        answer = last and string.match(all, '[^\n]+', last + 1) or 'gone'
+        local _, last = string.find(before, '\n' .. id .. '\t', 1, true)
+        answer = last and string.match(before, '[^\n]+', last + 1) or 'gone'
       end
-    elseif redis.call('ZSCORE', producers, repeated) then
-      isStored = true
     else
       redis.call('ZADD', producers, 'GT', number .. '.5', former)
+      redis.call('ZADD', producers, number, repeated)
     end
   end
   if not isStored and word.u and (added[id] or redis.call('HEXISTS', jobs, id) == 1) then
@@ -220,9 +221,12 @@ for i, id in ipairs(ids) do
     if isStored then answer = table.concat({ state, holder, effect }, '\t') end
     if effect == 'n' then due = due + behind end
   end
-  if wantsAnswer then answers = answers .. '\n' .. id .. '\t' .. answer end
+  if wantsAnswer then
+    local line = '\n' .. id .. '\t' .. answer
+    answers = answers .. line
+    if repeated then redis.call('SET', once[answered], before .. line, 'PX', keptMs) end
+  end
   if not isStored then
-    if repeated then redis.call('ZADD', producers, number, repeated) end
     if word.k then
       -- At once, for a later job of the call with the same key.
       redis.call('HSET', jobs, id, blobs[i])
@@ -249,7 +253,7 @@ if #ready > 0 then
 end
 if isEarlier then wakeTimers(wake) end
 if once[1] then
-  redis.call('SET', once[3], sequence .. answers, 'PX', 600000)
+  redis.call('SET', once[3], sequence .. answers, 'PX', keptMs)
   if claims > 0 then dropUnused(unique, jobs, once[2], 2 * claims, now) end
 end
 recordEvents(events)
