@@ -117,6 +117,11 @@ export abstract class Lab<R extends { readonly kind: string } = { readonly kind:
     return this.all.filter(({ hasEnded }) => !hasEnded);
   }
 
+  /** The worker whose event loop is to be blocked. */
+  toBlock(): Worker | undefined {
+    return this.pick(this.workers);
+  }
+
   between(from: number, to: number): number {
     return from + this.random() * (to - from);
   }

@@ -58,6 +58,9 @@ export class QueueLab extends Lab<LogRecord> {
   readonly #own: LogRecord[] = [];
   /** One worker at a time changes whole queues. */
   #manager: Worker | undefined;
+  /** With a heartbeat thread. */
+  readonly #threaded = new Set<Worker>();
+  #blocks = 0;
 
   constructor(options: LabOptions, around: Surroundings) {
     super(options, around);
@@ -72,14 +75,11 @@ export class QueueLab extends Lab<LogRecord> {
     const isManaging = this.#manager?.hasEnded ?? true;
     // Each run that a jump of the clock leaves out would add its job.
     const schedules = this.setting === "shifted" ? {} : { scheduled };
-    // Each other worker. A thread has a client of ioredis, and cannot look for the master behind sentinels.
-    const mayHaveThread = this.clientName === "ioredis" && this.server.mode !== "sentinel";
-    const isThreaded = mayHaveThread && this.all.length % 2 === 1;
     return {
       specs,
       maxAttempts,
       otherName,
-      heartbeat: isThreaded ? "thread" : "loop",
+      heartbeat: this.#nextHasThread ? "thread" : "loop",
       isManaging,
       ...schedules,
       loops: 3,
@@ -88,11 +88,24 @@ export class QueueLab extends Lab<LogRecord> {
     };
   }
 
+  /** Each other worker. A thread has a client of ioredis, and cannot look for the master behind sentinels. */
+  get #nextHasThread(): boolean {
+    return this.clientName === "ioredis" && this.server.mode !== "sentinel" && this.all.length % 2 === 1;
+  }
+
   override spawn(): Worker {
     const isManaging = this.#manager?.hasEnded ?? true;
+    const hasThread = this.#nextHasThread;
     const worker = super.spawn();
     if (isManaging) this.#manager = worker;
+    if (hasThread) this.#threaded.add(worker);
     return worker;
+  }
+
+  /** The first one and each other has a thread, so that every run judges `renewed`. */
+  override toBlock(): Worker | undefined {
+    const wantsThread = this.#blocks++ % 2 === 0;
+    return this.pick(this.workers.filter((one) => this.#threaded.has(one) === wantsThread)) ?? super.toBlock();
   }
 
   protected override progressIn(record: LogRecord): readonly Progress[] {
