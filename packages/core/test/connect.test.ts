@@ -1,8 +1,7 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import * as vitest from "vitest";
 import { describe, expect, it, vi } from "vitest";
 import { Redis } from "ioredis";
@@ -11,8 +10,9 @@ import { aMonitor } from "@tooling/vitest/helpers";
 import { connect, type Connection, type ConnectOptions } from "../src/connect/connect.js";
 import { KitClosedError, KitError, KitUnavailableError } from "../src/kernel/base/errors.js";
 import { defineScript } from "../src/kernel/script/script.js";
-import { bare, connectionsNamed, own, proxied, rejection, runProgram, timed, until } from "./harness.js";
+import { bare, connectionsNamed, deadPort, own, proxied, rejection, runProgram, timed, until } from "./harness.js";
 import { append } from "./scripts.js";
+import { tlsServer } from "./tls-servers.js";
 
 const redis = useRedis(vitest);
 
@@ -24,15 +24,6 @@ const echo = defineScript({
   readonly: true,
   reply: String,
 });
-
-/** A port of loopback where nobody listens. */
-const deadPort = async (): Promise<number> => {
-  const server = createServer().listen(0, "127.0.0.1");
-  await new Promise((resolve) => server.once("listening", resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-};
 
 describe("connect: targets", () => {
   it("takes a URL, a URL object, options, or the environment's REDIS_URL", async () => {
@@ -178,26 +169,9 @@ describe("connect: a database", () => {
 
 describe("connect: TLS", () => {
   it("trusts the authority that it is given, and says why it does not trust another", async () => {
-    const file = (name: string): string => fileURLToPath(new URL(`tls/loopback.${name}`, import.meta.url));
-    const port = await deadPort();
-    const server = await startRedis({
-      args: [
-        "--tls-port",
-        String(port),
-        "--tls-cert-file",
-        file("crt"),
-        "--tls-key-file",
-        file("key"),
-        "--tls-ca-cert-file",
-        file("crt"),
-        "--tls-auth-clients",
-        "no",
-      ],
-    });
-    redis.defer(() => server.stop());
+    const { port, secure } = await tlsServer(redis);
     const url = `rediss://127.0.0.1:${String(port)}`;
-    const ca = readFileSync(file("crt"));
-    const client = await connect({ url, options: { tls: { ca } }, deadlineMs: 30_000 });
+    const client = await connect({ url, options: { tls: secure }, deadlineMs: 30_000 });
     expect(await client.ping()).toBe("PONG");
     await client.close();
 

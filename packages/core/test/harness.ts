@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { type AddressInfo, createServer } from "node:net";
 import { inspect } from "node:util";
 import { eventually, FaultProxy, type RedisMode, type TestRedis } from "@kit/testing";
 import { connect, type Connection, type ConnectOptions } from "../src/connect/connect.js";
@@ -10,6 +11,15 @@ export const own = async (redis: TestRedis<RedisMode>, options: ConnectOptions =
   const client = await connect({ url: redis.url, deadlineMs: 10_000, ...options });
   redis.defer(() => client.close());
   return client;
+};
+
+/** A port of loopback where nobody listens. */
+export const deadPort = async (): Promise<number> => {
+  const server = createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => server.once("listening", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
 };
 
 /** A proxy in front of the (first) server, gone after the test. */

@@ -38,8 +38,9 @@ export abstract class SingleClient extends Listening implements NodeClient {
   #inFlight = 0;
   /** Replies and messages so far: node-redis does not show its socket. */
   #received = 0;
-  /** When the last one came (monotonic). */
-  heardAt = -Infinity;
+  /** When the last one came, and when the first of the commands without a reply was sent (monotonic). */
+  #heardAt = -Infinity;
+  #askedAt = -Infinity;
   #lastError: unknown;
 
   abstract connect(): Promise<void>;
@@ -52,6 +53,11 @@ export abstract class SingleClient extends Listening implements NodeClient {
     const { client } = this;
     if (!client?.isOpen) return this.hasEnded || (client && client.socketEpoch > 0) ? "end" : "wait";
     return client.isReady && !this.#isLeaving ? "ready" : "connecting";
+  }
+
+  /** For how long nothing has come while a reply is awaited, in milliseconds. */
+  get silentMs(): number {
+    return this.#inFlight === 0 ? 0 : performance.now() - Math.max(this.#heardAt, this.#askedAt);
   }
 
   /** There is no live condition to ask for while it is not ready. */
@@ -108,7 +114,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
     if (!client || this.status !== "ready") throw notSent("The client is not ready");
     const texts = [command, ...args.map((arg) => (Buffer.isBuffer(arg) ? arg : String(arg)))] as string[];
     const options = { typeMapping, abortSignal: this.#unwritten, timeout: undefined, asap: false } as never;
-    this.#inFlight++;
+    if (this.#inFlight++ === 0) this.#askedAt = performance.now();
     try {
       const reply = await client.sendCommand(texts, options);
       this.#heard();
@@ -137,7 +143,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
 
   #heard(): void {
     this.#received++;
-    this.heardAt = performance.now();
+    this.#heardAt = performance.now();
   }
 
   /** Our listeners on a client of node-redis. */

@@ -68,6 +68,9 @@ class NodeOfCluster extends SingleClient implements Owner {
 /** The map of slots is read no more often than this: each time node-redis makes a connection for it. */
 const refreshEveryMs = 100;
 
+/** A node without a reply for this long is silent, and is asked no more. */
+const answerMs = 500;
+
 /** The members of node-redis' Cluster client that its types leave out; both majors have them. */
 interface Internals {
   readonly _options?: { readonly defaults?: object; readonly nodeAddressMap?: unknown };
@@ -152,20 +155,31 @@ export class ClusterClient extends Listening implements RedisLike {
     return this.#send("callForBytes", command, args);
   }
 
-  /**
-   * Reads the map of slots again, from the node that replied last: node-redis would wait for a silent one without end, and read no other
-   * meanwhile. Core calls it when a node refuses or is silent.
-   */
+  /** Reads the map of slots again. Core calls it when a node refuses or is silent. */
   refreshSlotsCache(): void {
-    const ready = (this.nodes("master") as NodeOfCluster[]).filter(({ status }) => status === "ready");
-    const [known] = ready.sort((one, other) => other.heardAt - one.heardAt || 0);
     const now = performance.now();
-    if (!known || !this.#cluster.isOpen || now - this.#refreshedAt < refreshEveryMs) return;
+    if (!this.#cluster.isOpen || now - this.#refreshedAt < refreshEveryMs) return;
     this.#refreshedAt = now;
-    void this.#cluster._slots
-      ?.rediscover?.(known.template)
+    void this.#rediscover()
       .catch((error: unknown) => this.report(error))
       .finally(() => this.#endLate());
+  }
+
+  /** From the first node that replies: node-redis would wait for a silent one without end, and read no other map meanwhile. */
+  async #rediscover(): Promise<void> {
+    const ready = (this.nodes("master") as NodeOfCluster[]).filter((node) => node.status === "ready");
+    const asked = ready
+      .filter((node) => node.silentMs < answerMs)
+      .map(async (node) => {
+        // A refusal is a reply, too.
+        await node.call("CLUSTER", "INFO").catch((error: unknown) => {
+          if (!isReplyError(error)) throw error;
+        });
+        return node;
+      });
+    // If none does, their losses are reported already.
+    const first = await Promise.any(asked).catch(() => undefined);
+    if (first) await this.#cluster._slots?.rediscover?.(first.template);
   }
 
   /** node-redis connects to the nodes that it has discovered, also if its owner has ended it meanwhile. */

@@ -1,12 +1,13 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
-import { firstServing } from "@tooling/vitest/helpers";
+import { firstServing, nodeOf } from "@tooling/vitest/helpers";
 import { durable } from "../../src/durable/index.js";
 import { optimistic } from "../../src/index.js";
 import { attach, Deadline, slotOf } from "../../src/toolkit/index.js";
-import { connectionsNamed, endMigrations, until } from "../harness.js";
+import { connectionsNamed, endMigrations, runProgram, until } from "../harness.js";
 import { addOnce, append, read } from "../scripts.js";
+import { tlsDoors, wayTo } from "../tls-servers.js";
 import { Writer } from "../writer.js";
 import { type Client, type Driver, libraries, nodeRedisOnly } from "./drivers.js";
 
@@ -51,6 +52,24 @@ describe.each(libraries)("a Cluster client of $name", (driver: Driver) => {
     context.detach();
     await eventually(async () => expect(await connectionsNamed(redis, "kit:")).toEqual([]));
     expect(listenersOf(client)).toEqual(before);
+  });
+
+  it("speaks TLS to names, for which the certificates are, also on connections of ours", async () => {
+    const doors = await tlsDoors(redis);
+    const entries = doors.map(({ name, port }) => ({ host: name, port }));
+    const client = driver.cluster(entries, wayTo(redis, doors));
+    redis.defer(() => client.end());
+    const keys = Array.from({ length: 20 }, (_, index) => `${redis.prefix}:${String(index)}`);
+    await Promise.all(keys.map((key) => append.run(client.redis, { key }, { value: key }, { deadlineMs: 10_000 })));
+    for (const isolate of [false, true]) {
+      const context = attach(client.redis, { isolate });
+      redis.defer(() => context.detach());
+      await read.run(context, { key: keys[0]! }, {}, { deadlineMs: 10_000 });
+      expect(await context.inbox.open(Deadline.in(10_000))).toBe(true);
+      const connection = await context.pool("test").checkOut(keys[0]!, Deadline.in(10_000), undefined);
+      expect(await connection.call("GET", [keys[0]!], 10_000)).toBe(keys[0]);
+      connection.returnToPool(false);
+    }
   });
 
   it("follows a slot that moves, one key at a time", async () => {
@@ -112,7 +131,7 @@ describe.each(nodeRedisOnly)("a Cluster client of $name that its owner ends", (d
 });
 
 describe.each(nodeRedisOnly)("a Cluster client of $name that loses a master", (driver: Driver) => {
-  it("follows the replica that takes over", async () => {
+  it.each(["gone", "silent"])("follows the replica that takes over from one that is %s", async (how) => {
     const made = driver.cluster(redis.server.nodes);
     redis.defer(() => made.end());
     const client = made.redis;
@@ -121,15 +140,45 @@ describe.each(nodeRedisOnly)("a Cluster client of $name that loses a master", (d
     const writer = new Writer(client, redis.prefix, 60_000);
     await until(() => writer.acked.length > 20);
     await context.inbox.open(Deadline.in(20_000));
-    const shard = firstServing(slotOf(redis.prefix));
-    const [master, replica] = [redis.server.nodes[shard]!, redis.server.replicas[shard]!];
-    await master.kill();
-    await until(async () => ((await replica.call("ROLE")) as unknown[])[0] === "master", 30_000);
+    const shards = redis.server.nodes.map((node, index) => [node, redis.server.replicas[index]!]);
+    const master = await nodeOf(shards.flat(), redis.prefix);
+    const replica = shards.find((nodes) => nodes.includes(master))!.find((node) => node !== master)!;
+    const role = async (): Promise<unknown[]> => (await replica.call("ROLE")) as unknown[];
+    await until(async () => (await role())[3] === "connected", 30_000);
+    if (how === "gone") await master.kill();
+    else master.pause();
+    // The map of slots is not to be asked of the node that replied last.
+    (client as unknown as { refreshSlotsCache(): void }).refreshSlotsCache();
+    await until(async () => (await role())[0] === "master", 30_000);
     const promotedAt = performance.now();
     await until(() => writer.acked.some(({ at }) => at > promotedAt), 60_000);
     await writer.stop();
     expect(writer.failures).toEqual([]);
     await until(() => context.inbox.isOpen, 30_000);
-    await master.start();
+    if (how === "gone") await master.start();
+    else master.resume();
+  });
+});
+
+describe("fromNodeRedis with a Cluster client", () => {
+  it("keeps no process alive, once its owner's client is closed", async () => {
+    const rootNodes = redis.server.nodes.map(({ port }) => ({ url: `redis://127.0.0.1:${String(port)}` }));
+    const { stdout, stderr, code } = await runProgram(`
+      import { createCluster } from "redis";
+      import { fromNodeRedis } from "./dist/node-redis.js";
+      import { defineScript } from "./dist/index.js";
+      import { attach, Deadline } from "./dist/toolkit.js";
+      const echo = defineScript({ name: "echo", source: "return 1", keys: ["key"], args: [], readonly: true, reply: Number });
+      for (const isolate of [false, true]) {
+        const client = createCluster({ rootNodes: ${JSON.stringify(rootNodes)} });
+        client.on("error", () => undefined);
+        await client.connect();
+        const context = attach(fromNodeRedis(client), { isolate });
+        await echo.run(context, { key: "x" }, {}, { deadlineMs: 10_000 });
+        process.stdout.write(String(await context.inbox.open(Deadline.in(10_000))) + " ");
+        (await context.pool("test").checkOut("x", Deadline.in(10_000))).returnToPool(true);
+        await client.close();
+      }`);
+    expect({ stdout, stderr, code }).toEqual({ stdout: "true true ", stderr: "", code: 0 });
   });
 });

@@ -3,17 +3,33 @@ import * as redis6 from "redis";
 import * as redis5 from "redis5";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { attach } from "../../src/toolkit/index.js";
+import { attach, Deadline } from "../../src/toolkit/index.js";
 import { fromNodeRedis } from "../../src/node-redis/index.js";
-import { proxied, rejection, until } from "../harness.js";
+import { proxied, rejection, runProgram, until } from "../harness.js";
 import { read } from "../scripts.js";
+import { tlsServer } from "../tls-servers.js";
 import { clientBehaviour } from "./behaviour.js";
-import { drivers, nodeRedisOnly } from "./drivers.js";
+import { drivers, libraries, nodeRedisOnly } from "./drivers.js";
 
 const redis = useRedis(vitest, { replicas: 1 });
 
 describe.each(drivers)("a client of $name", (driver) => {
   clientBehaviour(redis, driver);
+});
+
+describe.each(libraries)("a client of $name over TLS", (driver) => {
+  it.each([false, true])("has connections of ours speak TLS as well (isolate: %s)", async (isolate) => {
+    const { port, secure } = await tlsServer(redis);
+    const client = driver.single({ port, secure });
+    redis.defer(() => client.end());
+    const context = attach(client.redis, { isolate });
+    redis.defer(() => context.detach());
+    await read.run(context, { key: redis.prefix }, {}, { deadlineMs: 10_000 });
+    expect(await context.inbox.open(Deadline.in(10_000))).toBe(true);
+    const connection = await context.pool("test").checkOut(redis.prefix, Deadline.in(10_000), undefined);
+    expect(await connection.call("PING", [], 10_000)).toBe("PONG");
+    connection.returnToPool(false);
+  });
 });
 
 describe("fromNodeRedis", () => {
@@ -48,6 +64,24 @@ describe("fromNodeRedis", () => {
     proxy.refuse = false;
     await until(() => client.status === "ready");
     expect(await client.call("EXISTS", redis.prefix)).toBe(0);
+  });
+
+  it("keeps no process alive, once its owner's client is closed or idle", async () => {
+    const { stdout, stderr, code } = await runProgram(`
+      import { createClient } from "redis";
+      import { fromNodeRedis } from "./dist/node-redis.js";
+      import { attach, Deadline } from "./dist/toolkit.js";
+      const open = async (isolate) => {
+        const client = await createClient({ url: "${redis.url}" }).on("error", () => undefined).connect();
+        const context = attach(fromNodeRedis(client), { isolate });
+        process.stdout.write(String(await context.inbox.open(Deadline.in(10_000))) + " ");
+        (await context.pool("test").checkOut("x", Deadline.in(10_000))).returnToPool(true);
+        return client;
+      };
+      await (await open(false)).close();
+      await (await open(true)).close();
+      (await open(false)).unref();`);
+    expect({ stdout, stderr, code }).toEqual({ stdout: "true true true ", stderr: "", code: 0 });
   });
 
   it("refuses what is no client of node-redis, and core refuses a client that is not wrapped", () => {

@@ -6,6 +6,7 @@ import * as redis6 from "redis";
 import * as redis5 from "redis5";
 import type { RedisLike } from "../../src/index.js";
 import { fromNodeRedis } from "../../src/node-redis/index.js";
+import type { Secure } from "../tls-servers.js";
 
 /** A client as its owner made it, and as kit takes it. */
 export interface Client {
@@ -27,13 +28,20 @@ export interface ClientOptions {
   readonly username?: string;
   readonly password?: string;
   readonly db?: number;
+  readonly secure?: Secure;
+}
+
+/** The settings of a Cluster client that a test changes. */
+export interface ClusterOptions {
+  readonly natMap: Record<string, Address>;
+  readonly secure: Secure;
 }
 
 /** One library of clients, in one version. */
 export interface Driver {
   readonly name: string;
   single(options: ClientOptions): Client;
-  cluster(nodes: readonly Address[]): Client;
+  cluster(nodes: readonly Address[], options?: ClusterOptions): Client;
   sentinel(sentinels: readonly Address[], name: string): Client;
 }
 
@@ -53,9 +61,18 @@ const ofIoredis = (name: string, library: unknown): Driver => {
   };
   return {
     name,
-    single: (options) => client(new Redis({ host, lazyConnect: true, ...settings, ...options })),
-    cluster: (nodes) =>
-      client(new Cluster(addresses(nodes), { lazyConnect: true, clusterRetryStrategy: again, redisOptions: settings })),
+    single: ({ secure, ...options }) =>
+      client(new Redis({ host, lazyConnect: true, ...settings, ...options, ...(secure && { tls: secure }) })),
+    cluster: (nodes, { natMap, secure }: Partial<ClusterOptions> = {}) => {
+      const redisOptions = { ...settings, ...(secure && { tls: secure }) };
+      // Else it connects to addresses, for which no certificate is.
+      const byName = {
+        natMap,
+        dnsLookup: (name: string, found: (error: null, name: string) => void) => found(null, name),
+      };
+      const options = { lazyConnect: true, clusterRetryStrategy: again, redisOptions, ...(natMap && byName) };
+      return client(new Cluster(addresses(nodes), options));
+    },
     sentinel: (sentinels, master) =>
       client(
         new Redis({
@@ -87,19 +104,28 @@ const ofNodeRedis = (name: string, library: unknown, RESP: 2 | 3): Driver => {
   const socket = { reconnectStrategy: 20 };
   return {
     name,
-    single: ({ port, db, username, password }) => {
+    single: ({ port, db, username, password, secure }) => {
       const made = createClient({
         RESP,
-        socket: { ...socket, host, port },
+        socket: { ...socket, host, port, ...(secure && { tls: true, ...secure }) },
         ...(db === undefined ? {} : { database: db }),
         ...(username === undefined ? {} : { username }),
         ...(password === undefined ? {} : { password }),
       });
       return client(made, (number) => made.select(number));
     },
-    cluster: (nodes) =>
+    cluster: (nodes, { natMap, secure }: Partial<ClusterOptions> = {}) =>
       client(
-        createCluster({ RESP, rootNodes: addresses(nodes).map((node) => ({ socket: node })), defaults: { socket } }),
+        createCluster({
+          RESP,
+          rootNodes: addresses(nodes).map((node) => ({ socket: node })),
+          defaults: {
+            socket: { ...socket, ...(secure && { tls: true, ...secure }) },
+            // With RESP3 version 6 looks names up without `lookup`, to tell the server whether it may send notices of another address.
+            ...(secure && { maintNotifications: "disabled" as const }),
+          },
+          ...(natMap && { nodeAddressMap: natMap }),
+        }),
       ),
     sentinel: (sentinels, master) =>
       client(
