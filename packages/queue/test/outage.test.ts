@@ -3,9 +3,10 @@ import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import { aborted } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { createOrderedWorker, type Job, type Queue, type Worker } from "../src/index.js";
-import { fixtureOf, permanentKeys, Runs } from "./harness.js";
+import { cancelJob } from "../src/manage/index.js";
+import { fixtureOf, name, permanentKeys, Runs } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
 const fixture = fixtureOf(redis);
@@ -73,6 +74,40 @@ describe("a worker", () => {
     await acl("+bzpopmin");
     runs.jobs.length = 0;
     await eventually(() => expect(codes).toEqual(["KIT_NO_PERMISSION", "KIT_RECOVERED"]), { timeoutMs: 30_000 });
+  });
+
+  it("renews no lease that was over by its own clock before the job began", async () => {
+    const [queue, runs] = [make(), new Runs()];
+    const now = performance.now.bind(performance);
+    let aheadMs = 0;
+    vi.spyOn(performance, "now").mockImplementation(() => now() + aheadMs);
+    redis.defer(() => vi.restoreAllMocks());
+    const handler = (job: Job): void => {
+      runs.handler(job);
+      if (job.data !== 30) return;
+      // The others of the take begin after that, in this turn.
+      aheadMs = 60_000;
+      setImmediate(() => (aheadMs = 0));
+    };
+    const worker = work(queue, handler, { leaseMs: 1_000 });
+    const cancelled: unknown[] = [];
+    worker.on("cancelled", ({ job }) => cancelled.push(job));
+    // From now on it knows that the jobs are quick.
+    await queue.addAll(Array.from({ length: 20 }, (_, data) => ({ name: "job", data })));
+    await runs.until(20);
+    await fixture.untilIdle(1);
+    await queue.addAll(Array.from({ length: 30 }, (_, n) => ({ name: "job", data: 20 + n })));
+    const lost = await eventually(async () => {
+      const leases = await fixture.db.zrange(fixture.keysOf().leases, "0", "-1");
+      expect([(await fixture.counts()).waiting, runs.jobs.length + leases.length]).toEqual([0, 50]);
+      return leases[0]!.slice(12);
+    });
+    expect(await cancelJob(redis.client, { queue: name, prefix: redis.prefix }, lost)).toBe("cancelled");
+    // The leases end, and the jobs run again.
+    await runs.until(49, 20_000);
+    await fixture.untilEmpty();
+    expect(runs.jobs.filter(({ crashes }) => crashes === 1).length).toBeGreaterThan(0);
+    expect(cancelled).toEqual([]);
   });
 
   it("that loses its leases in an outage emits one error when it begins, and one when it is over", async () => {

@@ -107,7 +107,7 @@ export class Fates {
     this.#end(job, "dead", new UnrecoverableError(reason), job.failures);
   }
 
-  /** Whether its lease may have ended, by our own clock. */
+  /** Whether its lease may have ended, by our own clock. Then it is lost. */
   isOver(job: TakenJob): boolean {
     return this.#fetcher.leases.isOver(job);
   }

@@ -69,11 +69,13 @@ export class JobLeases implements ScheduledLease {
     for (const job of this.#held) if (until > job.leaseUntil && members.has(job.member)) job.leaseUntil = until;
   }
 
-  /** Whether the lease of a job may have ended, by our own clock. */
+  /** Whether the lease of a job may have ended, by our own clock. Then it is lost. */
   isOver(job: TakenJob): boolean {
     if (performance.now() < job.leaseUntil) return false;
     this.#mirror?.fetch();
-    return performance.now() >= job.leaseUntil;
+    if (performance.now() < job.leaseUntil) return false;
+    this.lose(job);
+    return true;
   }
 
   hold(jobs: readonly TakenJob[]): void {
@@ -101,7 +103,7 @@ export class JobLeases implements ScheduledLease {
 
   /** The server replied that these have ended. */
   loseAll(members: ReadonlySet<string>): void {
-    for (const job of [...this.#held]) if (members.has(job.member)) this.#lose(job);
+    for (const job of [...this.#held]) if (members.has(job.member)) this.lose(job);
   }
 
   close(): void {
@@ -122,7 +124,7 @@ export class JobLeases implements ScheduledLease {
     let earliest = Infinity;
     for (const job of [...this.#held])
       if (job.leaseUntil > now) earliest = Math.min(earliest, job.leaseUntil);
-      else this.#lose(job);
+      else this.lose(job);
     if (this.#held.length === 0) this.#commands.outage.ended("renewing");
     else this.#schedule(Math.min(this.renewAt, now + this.#heartbeatMs), earliest);
   }
@@ -159,7 +161,7 @@ export class JobLeases implements ScheduledLease {
       for (const job of jobs)
         if (gone.has(job.member)) {
           // The end of a job may have gone in front of this call. Its own reply says whether it was accepted.
-          if (job.state !== "ending") this.#lose(job, cancelled.includes(job.member));
+          if (job.state !== "ending") this.lose(job, cancelled.includes(job.member));
         } else job.leaseUntil = this.#mirror ? Math.max(job.leaseUntil, until) : until;
       return true;
     } catch (error) {
@@ -168,7 +170,8 @@ export class JobLeases implements ScheduledLease {
     }
   }
 
-  #lose(job: TakenJob, isCancelled = false): void {
+  /** The lease has ended, or may have: it is renewed no more. */
+  lose(job: TakenJob, isCancelled = false): void {
     if (this.#remove(job)) this.#onLost(job, isCancelled);
   }
 

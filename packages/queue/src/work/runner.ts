@@ -79,7 +79,7 @@ export class Runner {
   run(job: TakenJob): void {
     const now = performance.now();
     // This process was paused: another one may have the job by now.
-    if (this.#fates.isOver(job)) return this.#fates.lost(job);
+    if (this.#fates.isOver(job)) return;
     try {
       job.data = decodePayload(job.blob, job);
     } catch {

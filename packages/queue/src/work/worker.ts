@@ -116,7 +116,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       waitFor: (decision) => void this.#waitFor(decision),
     };
     const fates = new Fates(this.#fetcher, host, backoff, maxSnoozes, settings.maxPayloadBytes);
-    this.#isolation = new Isolation(this.#commands, maxCrashes, (job) => fates.lost(job));
+    this.#isolation = new Isolation(this.#commands, maxCrashes, (job) => this.#fetcher.leases.lose(job));
     this.#runner = new Runner(name, functions, turn, this.#pace, fates, () => this.#onFreed());
     this.#prefetched = new Prefetched(this.#settings, this.#fetcher, this.#runner, this.#pace, turn);
     const stopListening = this.#commands.context.executor.onDrop(() => this.#closeIfEnded());
