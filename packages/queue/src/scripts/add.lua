@@ -181,27 +181,27 @@ local function claim(word, id, blob, due)
   return state, held.id or held.last
 end
 
-local answers, answered, keptMs = '', 3, 600000
+local answers, answered = '', 3
 for i, id in ipairs(ids) do
   local word = {}
   for letter, value in string.gmatch(words[i], '\t(.)([^\t]*)') do word[letter] = value end
   local wantsAnswer = word['?']
-  local isStored, answer, repeated, number, before = false, 'added', nil, nil, nil
+  local isStored, answer, before = false, 'added', nil
   if word.o then
     -- A sequence number in `producers` means that the call arrived. A half above the number means that it is refused from now on.
     -- Repeats are recorded per job, also those that added nothing: a later one would add it. Their answers join those of the call.
-    repeated = word.o .. ':' .. id
-    local former
-    former, number = string.match(word.o, '(%w+):(%d+)')
+    local former, number = string.match(word.o, '(%w+):(%d+)')
+    local repeated = word.o .. ':' .. id
     if wantsAnswer then
       answered = answered + 1
       before = string.match(redis.call('GET', once[answered]) or '', '^' .. number .. '\n.*') or number
     end
-    if tonumber(redis.call('ZSCORE', producers, former) or 0) == tonumber(number) or redis.call('ZSCORE', producers, repeated) then
-      isStored, repeated = true, nil
+    if redis.call('ZSCORE', producers, former) == number or redis.call('ZSCORE', producers, repeated) then
+      isStored = true
       if before then
         local _, last = string.find(before, '\n' .. id .. '\t', 1, true)
         answer = last and string.match(before, '[^\n]+', last + 1) or 'gone'
+        before = nil
       end
     else
       redis.call('ZADD', producers, 'GT', number .. '.5', former)
@@ -222,9 +222,10 @@ for i, id in ipairs(ids) do
     if effect == 'n' then due = due + behind end
   end
   if wantsAnswer then
-    local line = '\n' .. id .. '\t' .. answer
-    answers = answers .. line
-    if repeated then redis.call('SET', once[answered], before .. line, 'PX', keptMs) end
+    -- From here on it is a line of the reply.
+    answer = '\n' .. id .. '\t' .. answer
+    answers = answers .. answer
+    if before then redis.call('SET', once[answered], before .. answer, 'PX', 600000) end
   end
   if not isStored then
     if word.k then
@@ -253,7 +254,7 @@ if #ready > 0 then
 end
 if isEarlier then wakeTimers(wake) end
 if once[1] then
-  redis.call('SET', once[3], sequence .. answers, 'PX', keptMs)
+  redis.call('SET', once[3], sequence .. answers, 'PX', 600000)
   if claims > 0 then dropUnused(unique, jobs, once[2], 2 * claims, now) end
 end
 recordEvents(events)
