@@ -42,6 +42,8 @@ export abstract class SingleClient extends Listening implements NodeClient {
   #heardAt = -Infinity;
   #askedAt = -Infinity;
   #lastError: unknown;
+  /** Calls of `unsubscribe` under way, by channel. */
+  readonly #unsubscribing = new Map<string, Promise<unknown>>();
 
   abstract connect(): Promise<void>;
   abstract disconnect(): void;
@@ -93,20 +95,26 @@ export abstract class SingleClient extends Listening implements NodeClient {
   }
 
   async subscribe(channel: string): Promise<unknown> {
+    // Until the reply node-redis takes the channel for subscribed, and would not subscribe again.
+    await this.#unsubscribing.get(channel)?.catch(() => undefined);
     const { client } = this;
     if (!client || this.status !== "ready") throw notSent("The client is not ready");
     try {
-      return await client.subscribe(channel, (message, name) => {
-        this.#heard();
-        this.emit("message", name, message);
-      });
+      return await client.subscribe(channel, this.#onMessage);
     } catch (error) {
       throw this.#failure(error, client);
     }
   }
 
   async unsubscribe(channel: string): Promise<unknown> {
-    return await this.client?.unsubscribe(channel);
+    const left = this.client?.unsubscribe(channel);
+    if (!left) return undefined;
+    this.#unsubscribing.set(channel, left);
+    try {
+      return await left;
+    } finally {
+      if (this.#unsubscribing.get(channel) === left) this.#unsubscribing.delete(channel);
+    }
   }
 
   async #send(command: string, args: readonly RedisArgument[], typeMapping: object): Promise<unknown> {
@@ -140,6 +148,12 @@ export abstract class SingleClient extends Listening implements NodeClient {
     if (this.options.reconnectOnError?.(reply)) this.#isLeaving = true;
     return reply;
   }
+
+  /** One function: node-redis calls each that it was given for a channel. */
+  readonly #onMessage = (message: string, channel: string): void => {
+    this.#heard();
+    this.emit("message", channel, message);
+  };
 
   #heard(): void {
     this.#received++;

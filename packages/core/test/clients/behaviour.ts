@@ -127,6 +127,22 @@ export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
     expect(await heard).toBe("é\0😀");
   });
 
+  it("hears each message once after it left its inbox and came back at once", async () => {
+    const { inbox } = attached(open());
+    const heard: string[] = [];
+    inbox.expect("id", (payload) => heard.push(payload));
+    await inbox.open(Deadline.in(5_000));
+    // As when the command connection is lost and made again: the reply to UNSUBSCRIBE is under way.
+    for (let round = 0; round < 3; round++) {
+      inbox.leave();
+      inbox.comeBack();
+    }
+    await until(() => inbox.isOpen);
+    for (const payload of ["one", "two"]) expect(await redis.client.publish(inbox.channel, `id\t${payload}`)).toBe(1);
+    await until(() => heard.includes("two"));
+    expect(heard).toEqual(["one", "two"]);
+  });
+
   it("adds once when it is asked twice", async () => {
     const { redis: client } = open();
     for (let count = 0; count < 2; count++)
