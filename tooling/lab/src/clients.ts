@@ -8,7 +8,11 @@ export type ClientName = (typeof clientNames)[number];
 export const isClientName = (name: string): name is ClientName => (clientNames as readonly string[]).includes(name);
 
 /** A client of node-redis, as our packages take it. */
-export type NodeRedisConnection = RedisLike & { close(): Promise<void> };
+export type NodeRedisConnection = RedisLike & {
+  close(): Promise<void>;
+  /** Has the server end the connection to a single server; node-redis makes another. */
+  leave(): Promise<void>;
+};
 
 interface Settings {
   /** In `CLIENT LIST`. */
@@ -45,7 +49,17 @@ export const connectNodeRedis = async (url: string, settings: Settings = {}): Pr
   } finally {
     clearTimeout(timer);
   }
-  return Object.assign(redis, { close });
+  let left = -1;
+  const leave = async (): Promise<void> => {
+    if (!("socketEpoch" in client) || !client.isReady || left === client.socketEpoch) return;
+    left = client.socketEpoch;
+    const id = client.sendCommand(["CLIENT", "ID"]);
+    // The reply to the second is lost with the connection.
+    await id
+      .then((own) => client.sendCommand(["CLIENT", "KILL", "ID", String(own), "SKIPME", "no"]))
+      .catch(() => undefined);
+  };
+  return Object.assign(redis, { close, leave });
 };
 
 const clientOf = async (url: string, { name = "lab" }: Settings) => {

@@ -82,7 +82,14 @@ export const outcomeOf = (error) => {
   if (!KitError.is(error)) return "untyped";
   return error.code === "KIT_UNKNOWN_OUTCOME" ? "unknown" : "failed";
 };
-const codeOf = ({ code, retryable }) => ({ code, ...(code === "KIT_CLUSTER" && { retryable }) });
+
+const connections = [];
+
+/** A client of node-redis has no `reconnectOnError`: its owner leaves a server that was demoted. */
+const codeOf = ({ code, retryable }) => {
+  if (code === "KIT_READONLY" && settings.leavesReplicas) for (const client of connections) void client.leave?.();
+  return { code, ...(code === "KIT_CLUSTER" && { retryable }) };
+};
 export const detail = (error) => (KitError.is(error) ? codeOf(error) : { error: String(error?.stack ?? error) });
 
 /** The text of a background error event. */
@@ -119,8 +126,6 @@ export const left = new Promise((resolve) => {
   process.on("SIGTERM", resolve);
 });
 void left.then(() => (isOver = true));
-
-const connections = [];
 
 const ioredis = (url, name) => connect({ url, connectionName: name, deadlineMs: 5_000 });
 const nodeRedis = (url, name) => connectNodeRedis(url, { name, deadlineMs: 5_000 });

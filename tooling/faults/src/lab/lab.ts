@@ -151,7 +151,9 @@ export abstract class Lab<R extends { readonly kind: string } = { readonly kind:
     const { seed, workload, subject, client } = this.#options;
     const number = this.all.length + 1;
     const { url, leaseMs, deadlineMs } = this;
-    const common = { url, client, prefix, leaseMs, deadlineMs, number, seed: seed + 1_000 * number, restMs: 10 };
+    const leavesReplicas = this.setting === "address" && client === "node-redis";
+    const seeds = { number, seed: seed + 1_000 * number };
+    const common = { url, client, leavesReplicas, prefix, leaseMs, deadlineMs, ...seeds, restMs: 10 };
     const program = join(workspaceFolder, "src/workloads", workload, "worker.mjs");
     const { folder, workerEnv } = this.around;
     const settings = { ...common, ...this.settings(), ...subject };
