@@ -22,12 +22,15 @@ const built = /\/packages\/[^/]+\/dist\//;
 /** Files that only the run with ioredis 5 has; the other run has all that end in `.test.ts` otherwise. */
 const olderOnly = "**/*.ioredis5.test.ts";
 
+/** What `npm run matrix -- node-redis` runs, and nothing else; all other runs leave it out. */
+const onNodeRedis = "**/node-redis.test.ts";
+
 /** Two runs in one: with ioredis 6 everything, with ioredis 5 what ends in `.ioredis5.test.ts` and what is named. */
 const bothMajors = (include, alsoWithOlder) => {
   const missing = alsoWithOlder.filter((file) => !existsSync(file));
   if (missing.length > 0) throw new Error(`There is no ${missing.join()} to be run with ioredis 5`);
   return [
-    { extends: true, test: { name: "ioredis6", include, exclude: [olderOnly] } },
+    { extends: true, test: { name: "ioredis6", include, exclude: [olderOnly, onNodeRedis] } },
     {
       extends: true,
       resolve: {
@@ -44,6 +47,13 @@ const bothMajors = (include, alsoWithOlder) => {
       },
     },
   ];
+};
+
+/** A project adds its files to those of the whole. */
+const filesOf = (include, alsoWithOlder) => {
+  if (process.env["KIT_TEST_CLIENT"] === "node-redis") return { include: [onNodeRedis] };
+  if (hasOlderIoredis(manifest)) return { projects: bothMajors(include, alsoWithOlder) };
+  return { include, exclude: [onNodeRedis] };
 };
 
 /**
@@ -67,8 +77,7 @@ export const preset = ({ include = ["test/**/*.test.ts"], ...overrides } = {}, {
       maxWorkers: Math.min(5, availableParallelism() + 3),
       expect: { requireAssertions: true, poll: { timeout: 20_000 } },
       reporters: ["default", tallyReporter("result")],
-      // A project adds its files to those of the whole.
-      ...(hasOlderIoredis(manifest) ? { projects: bothMajors(include, alsoWithOlder) } : { include }),
+      ...filesOf(include, alsoWithOlder),
       ...overrides,
     },
   });

@@ -8,7 +8,9 @@
  *   A program of an npm package for each platform.
  * @typedef {{ kind: "client", name: string, version: string, other?: "iovalkey" | "node-redis", package?: string }} ClientColumn
  *   An ioredis, or another client and its package.
- * @typedef {ServerColumn | RuntimeColumn | ClientColumn} Column
+ * @typedef {{ kind: "suites", name: string, file: string, env: Record<string, string>, what: string }} SuitesColumn
+ *   A file of the tests that `npm test` leaves out, in each package that has one.
+ * @typedef {ServerColumn | RuntimeColumn | ClientColumn | SuitesColumn} Column
  */
 
 /** @type {(version: string) => Omit<RuntimeColumn, "name">} */
@@ -56,6 +58,13 @@ export const columns = [
   },
   { kind: "client", name: "ioredis-5.4", version: "5.4.0" },
   { kind: "client", name: "node-redis-5.1", version: "5.1.0", other: "node-redis", package: "redis" },
+  {
+    kind: "suites",
+    name: "node-redis",
+    file: "test/node-redis.test.ts",
+    env: { KIT_TEST_CLIENT: "node-redis" },
+    what: "a behaviour suite of all packages, or of those named, on a client of node-redis",
+  },
 ];
 
 /**
@@ -74,6 +83,7 @@ export const clientText = ({ other, version }) => `${other ?? "ioredis"} ${versi
 export const about = (column) => {
   if (column.kind === "server")
     return `the suites of all packages, or of those named, on Debian's ${column.product}-server of ${column.suites[0]}`;
+  if (column.kind === "suites") return column.what;
   const what = column.kind === "client" ? clientText(column) : `${column.name} ${column.version} from npm`;
   return `the first program of every package's README with ${what.replace(/-\d+ /, " ")}`;
 };

@@ -1,3 +1,5 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { publicPackages } from "../pack.mjs";
 import { SetupError } from "../repo.mjs";
 import { say } from "../steps.mjs";
@@ -41,6 +43,24 @@ export async function matrix(env, words, tasks) {
   print(rows);
   return rows.every(({ tally: { failed } }) => failed === 0) ? 0 : 1;
 
+  /**
+   * Tests of the packages.
+   * @param {NodeJS.ProcessEnv} more For the tests.
+   * @param {readonly string[]} files None: all.
+   * @param {string} [needed] Only packages with this file.
+   */
+  async function suites(more, files, needed = "") {
+    const packages = publicPackages().filter(
+      ({ folder, manifest: { name } }) =>
+        (names.length === 0 || names.includes(name)) && existsSync(join(folder, needed)),
+    );
+    await tasks.test({ ...env, ...more }, [
+      ...packages.map(({ manifest }) => `--filter=${manifest.name}`),
+      ...(files.length === 0 ? [] : ["--", ...files]),
+    ]);
+    return sum(packages.map(({ folder }) => tallyOf(folder)));
+  }
+
   /** @param {Column} column @returns {Promise<{ what: string, tally: Tally }>} */
   async function run(column) {
     let what = "";
@@ -49,14 +69,11 @@ export async function matrix(env, words, tasks) {
         const { bin, product, version } = await serverOf(column, env);
         what = `${product} ${version}`;
         say(`\n${what} at ${bin}\n`);
-        const packages = publicPackages().filter(
-          ({ manifest: { name } }) => names.length === 0 || names.includes(name),
-        );
-        await tasks.test({ ...env, REDIS_SERVER_BIN: bin }, [
-          ...packages.map(({ manifest }) => `--filter=${manifest.name}`),
-          ...(isShort ? ["--", ...newest.files] : []),
-        ]);
-        return { what, tally: sum(packages.map(({ folder }) => tallyOf(folder))) };
+        return { what, tally: await suites({ REDIS_SERVER_BIN: bin }, isShort ? newest.files : []) };
+      }
+      if (column.kind === "suites") {
+        what = column.file;
+        return { what, tally: await suites(column.env, [], column.file) };
       }
       await tasks.build();
       if (column.kind === "runtime") {
