@@ -98,7 +98,7 @@ class HttpClient extends EventEmitter implements RedisLike {
     if (typeof reply?.error !== "string" && response.ok && reply?.result === undefined)
       throw this.#failed(lost("a reply that is not of this protocol"));
     this.#failures = 0;
-    if (status === 401) throw replyError("NOAUTH the endpoint refused the token");
+    if (status === 401) throw replyError("WRONGPASS the endpoint refused the token");
     if (typeof reply?.error === "string") throw replyError(reply.error);
     if (!response.ok) throw replyError(`ERR the endpoint replied with HTTP ${String(status)}`);
     return readReply(reply?.result, wantsBytes);

@@ -18,6 +18,15 @@ const refusedByClient = /^The (client is (closed|offline)|command was aborted|qu
 /** The server's words on a connection that is subscribed, with RESP2. */
 const isSubscribed = /^ERR Can't execute '.*': only \(P\|S\)SUBSCRIBE/;
 
+/** How long a connection that is to be left waits for the replies under way. */
+const leaveMs = 1_000;
+
+const garbledError = (): Error => new Error("node-redis has lost a part of the replies");
+
+/** An error reply to the PING of `pingInterval`: all other replies are right. */
+const isOfPing = (error: unknown, { options }: NodeRedisClient): boolean =>
+  (options?.pingInterval ?? 0) > 0 && error instanceof Error && /^[A-Z]+ /.test(error.message);
+
 type Stream = NonNullable<NodeClient["stream"]>;
 
 /**
@@ -42,6 +51,10 @@ export abstract class SingleClient extends Listening implements NodeClient {
   #heardAt = -Infinity;
   #askedAt = -Infinity;
   #lastError: unknown;
+  /** The connection on which node-redis has lost a part of the replies: later ones would go to the wrong commands. */
+  #garbled: { readonly client: NodeRedisClient; readonly epoch: number } | undefined;
+  /** The client that takes unwritten commands back at its next error. */
+  #watched: NodeRedisClient | undefined;
   /** Calls of `unsubscribe` under way, by channel. */
   readonly #unsubscribing = new Map<string, Promise<unknown>>();
 
@@ -54,7 +67,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
   get status(): string {
     const { client } = this;
     if (!client?.isOpen) return this.hasEnded || (client && client.socketEpoch > 0) ? "end" : "wait";
-    return client.isReady && !this.#isLeaving ? "ready" : "connecting";
+    return client.isReady && !this.#isLeaving && !this.#isGarbled(client, client.socketEpoch) ? "ready" : "connecting";
   }
 
   /** For how long nothing has come while a reply is awaited, in milliseconds. */
@@ -122,16 +135,23 @@ export abstract class SingleClient extends Listening implements NodeClient {
     if (!client || this.status !== "ready") throw notSent("The client is not ready");
     const texts = [command, ...args.map((arg) => (Buffer.isBuffer(arg) ? arg : String(arg)))] as string[];
     const options = { typeMapping, abortSignal: this.#unwritten, timeout: undefined, asap: false } as never;
+    const epoch = client.socketEpoch;
     if (this.#inFlight++ === 0) this.#askedAt = performance.now();
+    this.#watch(client);
+    let reply: unknown;
     try {
-      const reply = await client.sendCommand(texts, options);
-      this.#heard();
-      return decoded(reply);
+      reply = await client.sendCommand(texts, options);
     } catch (error) {
-      throw this.#failure(error, client);
+      throw this.#isGarbled(client, epoch) ? garbledError() : this.#failure(error, client);
     } finally {
-      if (--this.#inFlight === 0 && this.#isLeaving) this.disconnect();
+      if (--this.#inFlight === 0) {
+        this.#watch(undefined);
+        if (this.#isLeaving) this.disconnect();
+      }
     }
+    if (this.#isGarbled(client, epoch)) throw garbledError();
+    this.#heard();
+    return decoded(reply, typeMapping === mappings.texts);
   }
 
   /**
@@ -142,10 +162,19 @@ export abstract class SingleClient extends Listening implements NodeClient {
     if (!(error instanceof Error) || error instanceof TypeError) return error;
     if (refusedByClient.test(error.message)) return notSent(error.message);
     if (client !== this.client || !client.isReady || error === this.#lastError) return error;
+    // node-redis' own word for commands that it gives up, whose replies still come.
+    if (error.message === "") {
+      this.#garble(client);
+      return error;
+    }
     this.#heard();
     if (isSubscribed.test(error.message)) return notSent("The client is in subscriber mode");
     const reply = replyError(error);
-    if (this.options.reconnectOnError?.(reply)) this.#isLeaving = true;
+    if (this.options.reconnectOnError?.(reply)) {
+      this.#isLeaving = true;
+      // The other replies under way may never come.
+      setTimeout(() => client === this.client && this.#isLeaving && this.destroy(), leaveMs).unref();
+    }
     return reply;
   }
 
@@ -164,6 +193,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
   protected readonly handlers = {
     error: (error: unknown): void => {
       this.#lastError = error;
+      if (this.client?.isReady && !isOfPing(error, this.client)) this.#garble(this.client);
       this.report(error);
       this.update();
     },
@@ -180,6 +210,31 @@ export abstract class SingleClient extends Listening implements NodeClient {
     reconnecting: (): void => this.update(),
     end: (): void => this.update(),
   };
+
+  readonly #takeBack = (): void => this.#unwritten.takeBack();
+
+  /** Also while nobody listens to us: a call may outlive the last object that does. */
+  #watch(client: NodeRedisClient | undefined): void {
+    if (client === this.#watched) return;
+    this.#watched?.off("error", this.#takeBack);
+    client?.on("error", this.#takeBack);
+    this.#watched = client;
+  }
+
+  #isGarbled(client: NodeRedisClient, epoch: number): boolean {
+    return this.#garbled?.client === client && this.#garbled.epoch === epoch;
+  }
+
+  /**
+   * An error of a connection that stands: node-redis has dropped what it could not decode, or what a listener threw at, and from now on
+   * gives replies to the wrong commands, the owner's as well as ours. So the connection ends, also the owner's.
+   */
+  #garble(client: NodeRedisClient): void {
+    this.#garbled = { client, epoch: client.socketEpoch };
+    this.dropped();
+    this.destroy();
+    if (client.isReady) client.sendCommand(["QUIT"]).catch(() => undefined);
+  }
 
   /** Reports that the connection is lost, or that the client has ended. */
   protected update(): void {

@@ -36,7 +36,9 @@ class NodeOfCluster extends SingleClient implements Owner {
   }
 
   async connect(): Promise<void> {
-    await this.#cluster.nodeClient(this.#node as never);
+    const client = (await this.#cluster.nodeClient(this.#node as never)) as NodeRedisClient | undefined;
+    // One that has given up is not replaced.
+    if (client && !client.isOpen && this.#cluster.isOpen) await client.connect();
   }
 
   disconnect(): void {
@@ -47,15 +49,25 @@ class NodeOfCluster extends SingleClient implements Owner {
     return new OwnClient(this, overrides);
   }
 
-  /** The Cluster client reports for its nodes. */
-  lost(error: unknown): void {
-    if (this.client && !this.client.isReady) this.handlers.error(error);
+  /** Resolves with its options once it has replied, unless it was reset: its map would be empty, and end all connections. */
+  async withSlots(): Promise<ClientOptions> {
+    // A refusal is a reply, too.
+    const info = await this.call("CLUSTER", "INFO").catch((error: unknown) => {
+      if (!isReplyError(error)) throw error;
+    });
+    if (/^cluster_slots_assigned:0\r?$/m.test(String(info))) throw new Error("It knows no slots");
+    return this.template.options ?? {};
+  }
+
+  /** The Cluster client reports for its nodes. `isOwn`: an error of this one. */
+  lost(error: unknown, isOwn: boolean): void {
+    if (this.client && (isOwn || !this.client.isReady)) this.handlers.error(error);
   }
 
   /** Of a Cluster client of ours: node-redis keeps the client of a node, so it is connected again. */
   protected destroy(): void {
     const { client } = this;
-    if (!this.#isOurs || !client?.isOpen) return;
+    if (!this.#isOurs || !client?.isReady) return;
     client.destroy();
     client.connect().catch(() => undefined);
   }
@@ -71,9 +83,19 @@ const refreshEveryMs = 100;
 /** A node without a reply for this long is silent, and is asked no more. */
 const answerMs = 500;
 
+/** How long a server may take to give its map of slots. */
+const mapMs = 1_000;
+
+type ClientOptions = NonNullable<NodeRedisClient["options"]>;
+
 /** The members of node-redis' Cluster client that its types leave out; both majors have them. */
 interface Internals {
-  readonly _options?: { readonly defaults?: object; readonly nodeAddressMap?: unknown };
+  readonly _options?: {
+    readonly defaults?: object;
+    readonly nodeAddressMap?: unknown;
+    readonly rootNodes?: readonly ClientOptions[];
+    minimizeConnections?: boolean | undefined;
+  };
   readonly _slots?: { rediscover?(startWith: unknown): Promise<unknown> };
 }
 
@@ -92,6 +114,9 @@ export class ClusterClient extends Listening implements RedisLike {
   readonly #strangers = new Map<string, OwnClient>();
   #hasBeenReady = false;
   #refreshedAt = -Infinity;
+  /** Readers of the map of slots, and `minimizeConnections` of its owner. */
+  #readers = 0;
+  #lazy: boolean | undefined;
 
   constructor(cluster: NodeRedisCluster, isOurs = false) {
     super();
@@ -165,21 +190,28 @@ export class ClusterClient extends Listening implements RedisLike {
       .finally(() => this.#endLate());
   }
 
-  /** From the first node that replies: node-redis would wait for a silent one without end, and read no other map meanwhile. */
+  /**
+   * From the first node that replies and knows slots; if none is connected, from an address of the owner's. node-redis waits for a silent
+   * node, and for the connections to new ones, without end, and reads no other map meanwhile: the time for the one is limited, and the
+   * others are connected by their first command.
+   */
   async #rediscover(): Promise<void> {
+    const options = this.#cluster._options ?? {};
+    const { rootNodes = [] } = options;
     const ready = (this.nodes("master") as NodeOfCluster[]).filter((node) => node.status === "ready");
-    const asked = ready
-      .filter((node) => node.silentMs < answerMs)
-      .map(async (node) => {
-        // A refusal is a reply, too.
-        await node.call("CLUSTER", "INFO").catch((error: unknown) => {
-          if (!isReplyError(error)) throw error;
-        });
-        return node;
-      });
-    // If none does, their losses are reported already.
-    const first = await Promise.any(asked).catch(() => undefined);
-    if (first) await this.#cluster._slots?.rediscover?.(first.template);
+    const asked = ready.filter((node) => node.silentMs < answerMs).map((node) => node.withSlots());
+    const root = ready.length === 0 ? rootNodes[Math.floor(Math.random() * rootNodes.length)] : undefined;
+    const from = await Promise.any(asked).catch(() => root);
+    if (!from) return;
+    if (this.#readers++ === 0) this.#lazy = options.minimizeConnections;
+    options.minimizeConnections = true;
+    try {
+      // A copy, since node-redis changes it.
+      const socket = { ...from.socket, socketTimeout: mapMs };
+      await this.#cluster._slots?.rediscover?.({ options: { ...from, socket } });
+    } finally {
+      if (--this.#readers === 0) options.minimizeConnections = this.#lazy;
+    }
   }
 
   /** node-redis connects to the nodes that it has discovered, also if its owner has ended it meanwhile. */
@@ -198,9 +230,9 @@ export class ClusterClient extends Listening implements RedisLike {
         this.emit("close");
         this.emit("end");
       },
-      "node-error": (error: unknown) => {
+      "node-error": (error: unknown, from: Address) => {
         this.emit("node error", error);
-        for (const node of this.#all()) node.lost(error);
+        for (const node of this.#all()) node.lost(error, nameOf(node.options) === nameOf(from));
       },
       "node-ready": (ready: Address) => {
         for (const [name, { status }] of this.#strangers)
@@ -228,7 +260,7 @@ export class ClusterClient extends Listening implements RedisLike {
       this.refreshSlotsCache();
       throw notSent("No node is known for the command");
     }
-    if (node.status === "wait") node.connect().catch(() => undefined);
+    if (node.status === "wait" || node.status === "end") node.connect().catch(() => undefined);
     try {
       return await node[how](command, ...args);
     } catch (error) {

@@ -32,12 +32,13 @@ export const fromNodeRedis = (client: NodeRedisClient | NodeRedisCluster | NodeR
 
 const wrap = (client: NodeRedisClient | NodeRedisCluster | NodeRedisSentinel): RedisLike => {
   if (typeof client === "object" && client !== null) {
-    if ("nodeClient" in client) return new ClusterClient(client);
+    // Events of nodes came with the same version as that method.
+    if ("nodeClient" in client && "resubscribeAllPubSubListeners" in client) return new ClusterClient(client);
     if ("getMasterNode" in client) return new SentinelClient(client);
     if ("socketEpoch" in client) return new BorrowedClient(client);
   }
   throw new TypeError(
-    "Expected `client` to be of createClient(), createCluster() or createSentinel() of node-redis, from 5.1 on",
+    "Expected `client` to be of createClient() or createSentinel() of node-redis from 5.1 on, or of createCluster() from 5.9 on",
   );
 };
 

@@ -48,7 +48,7 @@ export const groupOptions = (nodes: { readonly socket?: object } = {}): object =
 });
 
 /** A thread cannot connect as a client of node-redis does: code that copies options for one finds here what cannot be copied. */
-export const notForThreads = { nodeRedis: (): boolean => true } as const;
+export const notForThreads = { "library (node-redis)": (): boolean => true } as const;
 
 /** The server of a client by its options. */
 export const serverOf = ({ options }: NodeRedisClient): { host?: string; port?: number; path?: string } => {

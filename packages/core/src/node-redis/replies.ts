@@ -31,13 +31,18 @@ export const replyError = ({ message }: Error): Error => {
   return error;
 };
 
-/** Converts the values that no mapping covers: booleans of RESP3 to numbers, and errors within a list (of EXEC). Changes lists in place. */
-export const decoded = (reply: unknown): unknown => {
+/**
+ * Converts the values that no mapping covers: booleans of RESP3 to numbers, and errors within a list (of EXEC). With RESP2 a text comes as
+ * bytes while its owner subscribes. Changes lists in place.
+ */
+export const decoded = (reply: unknown, asTexts: boolean): unknown => {
   if (typeof reply === "boolean") return Number(reply);
   if (reply instanceof Error) return replyError(reply);
+  if (asTexts && Buffer.isBuffer(reply)) return reply.toString();
   if (Array.isArray(reply))
     reply.forEach((item: unknown, index) => {
-      if (typeof item === "boolean" || (typeof item === "object" && item !== null)) reply[index] = decoded(item);
+      if (typeof item === "boolean" || (typeof item === "object" && item !== null))
+        reply[index] = decoded(item, asTexts);
     });
   return reply;
 };

@@ -8,6 +8,7 @@ interface Emitter {
 /** The settings of a single client that are read here. */
 interface SingleOptions {
   readonly database?: number | undefined;
+  readonly pingInterval?: number | undefined;
   readonly socket?: object | undefined;
 }
 

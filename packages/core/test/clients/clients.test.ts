@@ -84,6 +84,59 @@ describe("fromNodeRedis", () => {
     expect({ stdout, stderr, code }).toEqual({ stdout: "true true true ", stderr: "", code: 0 });
   });
 
+  it.each(drivers.filter(({ name }) => /^node-redis (6|5 with RESP3)$/.test(name)))(
+    "gives no caller the reply of another when a listener of the owner of $name throws",
+    async (driver) => {
+      const { redis: client, emitter, end } = driver.single({ port: redis.server.nodes[0]!.port });
+      redis.defer(end);
+      const context = attach(client);
+      redis.defer(() => context.detach());
+      const run = (command: string, ...args: string[]): Promise<unknown> =>
+        context.executor.run(command, args, {
+          what: command,
+          mutates: command === "EVAL",
+          idempotent: false,
+          deadline: Deadline.in(3_000),
+        });
+      const keys = ["a", "b", "c"].map((key) => redis.prefix + key);
+      for (const key of keys) await redis.client.set(key, key, "PX", 60_000);
+      expect(await run("GET", keys[0]!)).toBe(keys[0]);
+      await (emitter as unknown as { subscribe(name: string, hear: () => void): Promise<void> }).subscribe(
+        redis.prefix,
+        () => {
+          throw new Error("a fault of the owner");
+        },
+      );
+      // What node-redis drops is the reply to this.
+      const dropped = rejection(run("EVAL", `return redis.call("PUBLISH", "${redis.prefix}", "x")`, "0"));
+      const replies = await Promise.allSettled(keys.map((key) => run("GET", key)));
+      for (const [index, reply] of replies.entries())
+        if (reply.status === "fulfilled") expect(reply.value).toBe(keys[index]);
+      expect((await dropped).code).toBe("KIT_UNKNOWN_OUTCOME");
+      // The connection was ended, and node-redis has made another.
+      for (const key of keys) expect(await run("GET", key)).toBe(key);
+    },
+  );
+
+  it.each(nodeRedisOnly)("takes an unwritten command of $name back after the last close, too", async (driver) => {
+    const proxy = await proxied(redis);
+    const { redis: client, end } = driver.single({ port: proxy.port });
+    redis.defer(end);
+    const context = attach(client);
+    await read.run(context, { key: redis.prefix }, {});
+    // Nothing is written any more: the link is full.
+    proxy.up.hole = true;
+    const large = Array.from({ length: 200 }, () => client.call("ECHO", "x".repeat(100_000)).catch(String));
+    const late = rejection(client.call("INCR", redis.prefix));
+    context.detach();
+    proxy.resetAll();
+    proxy.up.hole = false;
+    expect((await late).name).toBe("NotSentError");
+    await Promise.all(large);
+    await until(() => client.status === "ready");
+    expect(await client.call("EXISTS", redis.prefix)).toBe(0);
+  });
+
   it("refuses what is no client of node-redis, and core refuses a client that is not wrapped", () => {
     for (const value of [undefined, null, 1, "redis://h", {}, redis.client, redis6.createClientPool()])
       expect(() => fromNodeRedis(value as never)).toThrow(TypeError);
