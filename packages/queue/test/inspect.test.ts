@@ -130,11 +130,18 @@ describe("kit queue pause", () => {
     expect((await look("queue", name)).summary).toMatch(/^2 ready/);
   });
 
+  it("adopts nothing from a BullMQ queue that is not there, and makes no queue", async () => {
+    expect(await isUnknown("queue adopt", ["nosuch", "maill"], { run: true })).toBe(true);
+    expect((await redis.keys()).filter((key) => key.includes("maill"))).toEqual([]);
+  });
+
   it("says that a queue or a name is unknown, and changes nothing without --create", async () => {
     for (const path of ["queue pause", "queue resume"])
       for (const options of [{}, { name: "job" }]) expect(await isUnknown(path, ["maill"], options)).toBe(true);
     expect((await redis.keys()).filter((key) => key.includes("maill"))).toEqual([]);
     expect(await run("queue pause", ["maill"], { create: true })).toMatchObject({ pausedAt: expect.any(Number) });
+    // It is there from then on, without a job.
+    expect((await look("queue", "maill")).summary).toMatch(/^paused: 0 ready/);
     expect(await isUnknown("queue pause", ["maill"], { name: "job" })).toBe(false);
     expect(await isUnknown("queue resume", ["maill"], { name: "other" })).toBe(true);
     for (const options of [{}, { name: "job" }])

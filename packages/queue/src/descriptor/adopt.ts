@@ -16,6 +16,17 @@ export const adoptCommand: CliCommand = {
     { name: "timezone", takes: "text", about: "time zone of job schedulers that have a pattern without one" },
   ],
   run: async ({ redis, prefix, isSet, text, signal, output }, from: string, queue: string) => {
+    const parts = ["meta", "id"].map((part) => `${text("bull-prefix") ?? "bull"}:${from}:${part}`);
+    const exist = await Promise.all(parts.map((key) => redis.call("EXISTS", key)));
+    if (!exist.includes(1))
+      return await output.report({
+        data: { from, queue },
+        facts: [
+          ["BullMQ queue", from],
+          ["state", `unknown: there is neither ${parts.join(" nor ")}`],
+        ],
+        isUnknown: true,
+      });
     const { adoptBullQueue } = await import("../adopt/index.js");
     const report = await adoptBullQueue(
       redis,

@@ -14,9 +14,11 @@ const summaryOf = (seen: Overview): string => {
   return `${pausedAt === null ? "" : "paused: "}${String(readyOf(seen))} ready, ${String(delayed)} delayed, ${String(active)} active, ${String(dead)} dead`;
 };
 
-/** Whether there is such a queue: it exists from its first add, or its first worker. */
-export const isQueue = async ({ redis, prefix }: InspectCall, queue: string): Promise<boolean> =>
-  (await redis.call("EXISTS", queueKeys(prefix, queue).meta)) === 1;
+/** Whether there is such a queue: it exists from its first add, its first worker, or its first pause or limit. */
+export const isQueue = async ({ redis, prefix }: InspectCall, queue: string): Promise<boolean> => {
+  const { meta, limits } = queueKeys(prefix, queue);
+  return (await redis.call("EXISTS", meta, limits)) !== 0;
+};
 
 /** The report if there is no such queue. */
 export const unknownQueue = (queue: string): Report => ({
