@@ -36,7 +36,8 @@ export const controls: readonly Control<Invariant>[] = [
     name: "lost-takes-stay-taken",
     invariants: ["charged"],
     kind: "replies lost",
-    injections: 10,
+    // Most takes whose reply is lost are asked for again, and found.
+    injections: 30,
     lua: { recover: "if true then return 0 end" },
   },
   {
