@@ -267,7 +267,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
 /**
  * Makes a contact book object of one owner. Others of the same owner, in any process, share its data.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked.
+ * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, never blocked.
  *
  * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the owner cannot be part of a key.

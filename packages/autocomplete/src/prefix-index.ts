@@ -380,7 +380,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
 /**
  * Makes an index object: one name, any number of callers. Others of the same name, in any process, share its data.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked.
+ * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, never blocked.
  *
  * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.

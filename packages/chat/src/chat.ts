@@ -391,7 +391,7 @@ const ofMember = (member: string) => (): object => ({ member });
  * Makes a chat object for any number of chats and members. All chat objects of the same prefix, in any process, see the same
  * chats.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never
+ * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, never
  * blocked. The first wait opens one more connection, on a Cluster one for each shard; `close()` ends them. `Body` is the
  * type of what you send; nothing checks it at run time.
  *

@@ -235,7 +235,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
 /**
  * Makes a reader of a database that {@link importGeoIp} has stored, or will.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never
+ * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, never
  * blocked, never subscribed. A dedicated connection receives new versions. Call `close()` when the reader is no longer
  * needed.
  *

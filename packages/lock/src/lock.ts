@@ -357,7 +357,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
 /**
  * Makes a lock object. Locks have names; one object serves any number of them, and any number of callers.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or a client of core's `connect()`. It is borrowed: never closed, blocked or
+ * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, blocked or
  * subscribed. The first wait opens one more connection, for pushes; the last `close()` on the client ends it.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.

@@ -386,7 +386,7 @@ export function createQueue<Jobs extends JobTypes<Jobs>>(
 /**
  * Makes a queue object. Any number of processes may add to and work on the queue of this name.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or a client of core's `connect()`. It is borrowed: never closed, never blocked.
+ * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, never blocked.
  * Each worker opens two connections of its own; `close()` ends them.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.

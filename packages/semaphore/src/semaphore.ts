@@ -322,7 +322,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
 /**
  * Makes a semaphore object: one name, any number of callers. Others of the same name, in any process, share its permits.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or a client of core's `connect()`. It is borrowed: never closed, blocked or
+ * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, blocked or
  * subscribed. The first wait opens one more connection, for pushes; the last `close()` on the client ends it.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.

@@ -343,7 +343,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
 /**
  * Makes a statistics object. All objects on one Redis with one prefix, in any process, share their totals.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked,
+ * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, never blocked,
  * never subscribed. A live tail opens a connection of its own. Call `close()` before the process ends: what is buffered is
  * sent then.
  *

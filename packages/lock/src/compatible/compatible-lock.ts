@@ -159,7 +159,7 @@ export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implement
  * Makes a compatible lock object. Its locks are keys as redlock has them, `SET name token NX PX …`, so holders of both exclude each
  * other. With `keyPrefix: "mutex:"` they are those of redis-semaphore's `Mutex`.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or a client of core's `connect()`. It is borrowed: never closed, blocked or
+ * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, blocked or
  * subscribed. The first wait opens one more connection, as that of a lock does.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.

@@ -181,7 +181,7 @@ export class ReadWriteLock extends TypedEmitter<ReadWriteLockEvents> implements 
  * Makes a read/write lock object. Locks have names; one object serves any number of them, and any number of callers. A lock of
  * `createLock` with the same name is another lock.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or a client of core's `connect()`. It is borrowed: never closed, blocked or
+ * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, blocked or
  * subscribed. The first wait opens one more connection, for pushes; the last `close()` on the client ends it.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.

@@ -346,7 +346,7 @@ export class LogJob extends Processor<JobEvents> {
  * Makes a job object: a name, a directory, and a record in Redis of the progress in each file. Objects of the same name, in any process with access
  * to the same directory, share the work.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed and never closed.
+ * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed and never closed.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.

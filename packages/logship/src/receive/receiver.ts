@@ -229,7 +229,7 @@ const brokenOffError = ({ name, fault }: ReceivedFile): LogshipError =>
  * Makes a receiver: it reads a channel as one consumer. Each consumer gets every file; of several processes with the same consumer name only the
  * latest works, and the others are fenced off.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed and never closed.
+ * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed and never closed.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
  * @throws {KitError} `KIT_NAME`: the name of the channel cannot be a key.

@@ -316,7 +316,7 @@ export class Shipper extends LogObject<ShipperEvents> {
  * Makes a shipper: it puts files and streams into a channel in Redis, under a memory limit for all shippers of the channel together. Each consumer of
  * the channel gets everything; see `createReceiver`.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed and never closed.
+ * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed and never closed.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
  * @throws {KitError} `KIT_NAME`: the name of the channel cannot be a key.

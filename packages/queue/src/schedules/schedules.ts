@@ -332,7 +332,7 @@ const isMissing = (error: unknown): boolean => {
 /**
  * Makes the schedules of the queue of this name, on one Redis. Any number of processes may change and run them.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or a client of core's `connect()`. It is borrowed: never closed, never blocked.
+ * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, never blocked.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.
