@@ -267,7 +267,7 @@ export class QueueCommands {
       } catch (reason) {
         const error = asKitError(reason, "Opening the queue");
         if (error.retryable) await pause(backoffMs(attempt, 50, 2_000));
-        else {
+        else if (!this.life.signal.aborted) {
           this.#isOpen = true;
           this.#events.error(error);
         }

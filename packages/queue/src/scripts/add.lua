@@ -186,7 +186,7 @@ for i, id in ipairs(ids) do
   local word = {}
   for letter, value in string.gmatch(words[i], '\t(.)([^\t]*)') do word[letter] = value end
   local wantsAnswer = word['?']
-  local isStored, answer, before = false, 'added', nil
+  local isStored, answer, before = false, 'added'
   if word.o then
     -- A sequence number in `producers` means that the call arrived. A half above the number means that it is refused from now on.
     -- Repeats are recorded per job, also those that added nothing: a later one would add it. Their answers join those of the call.

@@ -159,7 +159,11 @@ class HeartbeatThread {
   #fetch(): void {
     for (let next = receiveMessageOnPort(this.#port); next; next = receiveMessageOnPort(this.#port)) {
       const { worker, sentAt, renewed } = next.message as Renewal;
-      this.#hosts.get(worker)?.leases.renewed(sentAt + aheadMs, new Set(renewed.split("\n")));
+      const host = this.#hosts.get(worker);
+      if (!host) continue;
+      host.leases.renewed(sentAt + aheadMs, new Set(renewed.split("\n")));
+      // Some of them may have been given up.
+      host.hasNew = true;
     }
   }
 

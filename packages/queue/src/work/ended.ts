@@ -5,15 +5,11 @@ export class EndedJobs {
   /** Those that wait for the next step. */
   readonly #waiting: Ending[] = [];
   readonly #onAdded: () => void;
-  #unconfirmed = 0;
+  unconfirmed = 0;
 
   /** `onAdded`: an end can be sent. */
   constructor(onAdded: () => void) {
     this.#onAdded = onAdded;
-  }
-
-  get unconfirmed(): number {
-    return this.#unconfirmed;
   }
 
   /** How many wait to be sent. */
@@ -23,7 +19,7 @@ export class EndedJobs {
 
   /** Adds a job. It waits until its notes are written. */
   add(ending: Ending): void {
-    this.#unconfirmed++;
+    this.unconfirmed++;
     const noting = ending.job.notes?.settled;
     if (noting) void noting.then(() => this.#queue(ending));
     else this.#queue(ending);
@@ -41,7 +37,7 @@ export class EndedJobs {
   }
 
   confirm(endings: readonly Ending[]): void {
-    this.#unconfirmed -= endings.length;
+    this.unconfirmed -= endings.length;
   }
 
   #queue(ending: Ending): void {

@@ -116,17 +116,16 @@ export class Fates {
   lost(job: TakenJob): void {
     if (job.isRepeat || job.stopReason instanceof JobLeaseLostError) return;
     job.stop(new JobLeaseLostError(job.name, job.id));
-    if (job.state === "held") job.state = "ended";
-    else this.#host.lost(job);
+    if (job.hasHandler !== undefined) this.#host.lost(job);
+    else job.state = "ended";
   }
 
   /** It was cancelled, and the server has deleted it. If its end is under way, the server refuses that, and says so again. */
   cancelled(job: TakenJob): void {
     job.stop(new JobCancelledError(job.name, job.id));
     if (job.state === "ending") return;
-    const hasBegun = job.state !== "held";
     job.state = "ended";
-    if (hasBegun) this.#host.cancelled(job);
+    if (job.hasHandler !== undefined) this.#host.cancelled(job);
   }
 
   /** The server has ended it, or has refused since it took the lease back. */

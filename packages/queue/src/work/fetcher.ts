@@ -152,7 +152,8 @@ export class Fetcher {
       if (wanted.count === 0 && ending === 0 && !isOwed) break;
       void this.#call(wanted);
     }
-    if (this.#isTaking && this.#isDrained && !this.#isWaiting && this.#pending === 0 && this.#takes.hasFree) {
+    const isIdle = this.#isTaking && this.#isDrained && !this.#isWaiting && this.#pending === 0;
+    if (isIdle && this.#takes.hasFree && !this.#maintenance.mustLook) {
       // A worker that waits counts as idle, so it waits only when a handler is free.
       const wanted = this.#wanted(0);
       if (wanted.sure > 0) void this.#wait(wanted);

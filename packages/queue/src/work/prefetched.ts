@@ -65,16 +65,18 @@ export class Prefetched {
     await this.#fetcher.handBack(this.clear());
   }
 
-  /** The server knows what became of that job: from now on it decides whether jobs begin. */
+  /** The server knows what became of that job: with `ack: "each"` the next one may begin, or from now on it decides whether jobs begin. */
   settled(job: TakenJob): void {
     this.#holding.delete(job);
+    this.start();
   }
 
-  /** Empties it: none of these jobs starts any more. Those whose lease is still held are returned. */
+  /** Empties it: none of these jobs starts any more. Returns all that have not begun, a suspect that is about to included. */
   clear(): TakenJob[] {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    return this.#jobs.splice(0).filter(({ state }) => state === "held");
+    this.#jobs.length = 0;
+    return this.#fetcher.leases.jobs.filter(({ state }) => state === "held");
   }
 
   /** Whether a handler is free for the next job. */

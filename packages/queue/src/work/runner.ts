@@ -133,7 +133,8 @@ export class Runner {
   }
 
   #onTimeout(job: TakenJob, timeoutMs: number): void {
-    if (job.state !== "running") return;
+    // One that has to stop anyway goes back when its handler has ended, not before.
+    if (job.state !== "running" || job.stopReason) return;
     const error = new JobTimeoutError(job.name, timeoutMs);
     job.stop(error);
     // The attempt has failed; its handler occupies a slot until it ends.

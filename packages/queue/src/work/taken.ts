@@ -55,8 +55,8 @@ export class TakenJob implements Job {
   readonly isExpired: boolean;
   data: unknown;
   state: JobState = "held";
-  /** Its handler has begun and has not ended, whatever became of the job meanwhile. */
-  hasHandler = false;
+  /** Its handler has begun and has not ended, whatever became of the job meanwhile; undefined: it has not begun. */
+  hasHandler: boolean | undefined;
   /** Its data does not fit its schema: the handler did not run. */
   isInvalid = false;
   /** Its end was sent before, by a call whose reply was lost. */

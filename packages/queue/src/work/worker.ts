@@ -89,14 +89,13 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       demand: (pending, ending) => this.#demand(pending, ending),
       deliver: (jobs) => this.#deliver(jobs),
       ended: (ending, isAccepted) => {
-        if (ending.isHeld) this.#prefetched.settled(ending.job);
         fates.ended(ending, isAccepted);
-        if (this.#settings.ackEach) this.#prefetched.start();
+        this.#prefetched.settled(ending.job);
       },
       lost: (job) => fates.lost(job),
       cancelled: (job) => {
-        this.#prefetched.settled(job);
         fates.cancelled(job);
+        this.#prefetched.settled(job);
       },
       emptied: () => this.#turn?.changed(),
       reclaimed: (leases) => this.#onReclaimed(leases),
@@ -308,8 +307,10 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   async #begin(suspect: TakenJob): Promise<void> {
     const isRecorded = await this.#isolation.begin(suspect);
-    if (isRecorded && !this.#life.isClosed && !this.#isPaused) this.#prefetched.add([suspect]);
-    else if (suspect.state === "held") return await this.#fetcher.handBack([suspect]);
+    if (suspect.state === "held") {
+      if (!isRecorded || this.#life.isClosed || this.#isPaused) return await this.#fetcher.handBack([suspect]);
+      this.#prefetched.add([suspect]);
+    }
     this.#fetcher.schedule();
   }
 
