@@ -422,7 +422,8 @@ export interface WorkOptions {
   readonly strict?: boolean | undefined;
   /**
    * When the next job may begin in place of one that has ended. `"batched"`: at once. The end travels with the next call; after a crash
-   * the jobs in that call run again. `"each"`: once the server has recorded the end.
+   * the jobs in that call run again. `"each"`: once the server has recorded the end; the
+   * next one may begin while a `backoff` function decides.
    *
    * @default "batched"
    */

@@ -64,7 +64,7 @@ describe("a job in a worker", () => {
     const [queue, runs] = [make({ maxAttempts: 1 }), new Runs()];
     const handler = async (job: Parameters<Runs["handler"]>[0]): Promise<void> => {
       runs.handler(job);
-      if (job.data === 3) expect(await cancelJob(redis.client, address(), job.id)).toBe("cancelled");
+      if (job.data === 3) await cancelJob(redis.client, address(), job.id);
       throw new Error("broken");
     };
     work(queue, handler, { ack: "each", concurrency: 1, leaseMs: 600_000 });

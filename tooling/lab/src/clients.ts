@@ -56,7 +56,7 @@ export const connectNodeRedis = async (url: string, settings: Settings = {}): Pr
     const id = client.sendCommand(["CLIENT", "ID"]);
     // The reply to the second is lost with the connection.
     await id
-      .then((own) => client.sendCommand(["CLIENT", "KILL", "ID", String(own), "SKIPME", "no"]))
+      .then((own) => client.sendCommand(["CLIENT", "KILL", "ID", JSON.stringify(own), "SKIPME", "no"]))
       .catch(() => undefined);
   };
   return Object.assign(redis, { close, leave });

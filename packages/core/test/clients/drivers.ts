@@ -32,7 +32,7 @@ export interface ClientOptions {
 }
 
 /** The settings of a Cluster client that a test changes. */
-export interface ClusterOptions {
+interface ClusterOptions {
   readonly natMap: Record<string, Address>;
   readonly secure: Secure;
 }

@@ -152,11 +152,10 @@ export class Fetcher {
       if (wanted.count === 0 && ending === 0 && !isOwed) break;
       void this.#call(wanted);
     }
-    const isIdle = this.#isTaking && this.#isDrained && !this.#isWaiting && this.#pending === 0;
-    if (isIdle && this.#takes.hasFree && !this.#maintenance.mustLook) {
+    if (this.#isTaking && this.#isDrained && !this.#isWaiting && this.#pending === 0 && this.#takes.hasFree) {
       // A worker that waits counts as idle, so it waits only when a handler is free.
       const wanted = this.#wanted(0);
-      if (wanted.sure > 0) void this.#wait(wanted);
+      if (wanted.sure > 0 && !this.#maintenance.mustLook) void this.#wait(wanted);
     }
   }
 

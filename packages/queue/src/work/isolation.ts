@@ -73,4 +73,4 @@ export class Isolation {
 
 /** Whether the suspect is about to begin, or its handler runs. */
 const isActive = (suspect: TakenJob | undefined): suspect is TakenJob =>
-  suspect !== undefined && (suspect.state === "held" || suspect.hasHandler === true);
+  suspect?.state === "held" || suspect?.hasHandler === true;

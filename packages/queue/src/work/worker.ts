@@ -308,7 +308,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   async #begin(suspect: TakenJob): Promise<void> {
     const isRecorded = await this.#isolation.begin(suspect);
     if (suspect.state === "held") {
-      if (!isRecorded || this.#life.isClosed || this.#isPaused) return await this.#fetcher.handBack([suspect]);
+      if (!isRecorded) return await this.#fetcher.handBack([suspect]);
       this.#prefetched.add([suspect]);
     }
     this.#fetcher.schedule();

@@ -49,7 +49,7 @@ export const processFaults: readonly Fault[] = [
     kind: "event loop blocked",
     setting: "kept",
     inject: async (lab) => {
-      const worker = lab.toBlock();
+      const worker = lab.toBlock?.() ?? lab.pick(lab.workers);
       const before = worker?.logged("blocked") ?? 0;
       worker?.tell("block");
       return {

@@ -87,7 +87,8 @@ const connections = [];
 
 /** A client of node-redis has no `reconnectOnError`: its owner leaves a server that was demoted. */
 const codeOf = ({ code, retryable }) => {
-  if (code === "KIT_READONLY" && settings.leavesReplicas) for (const client of connections) void client.leave?.();
+  if (code === "KIT_READONLY" && settings.setting === "address")
+    for (const client of connections) void client.leave?.();
   return { code, ...(code === "KIT_CLUSTER" && { retryable }) };
 };
 export const detail = (error) => (KitError.is(error) ? codeOf(error) : { error: String(error?.stack ?? error) });

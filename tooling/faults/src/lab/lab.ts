@@ -117,10 +117,8 @@ export abstract class Lab<R extends { readonly kind: string } = { readonly kind:
     return this.all.filter(({ hasEnded }) => !hasEnded);
   }
 
-  /** The worker whose event loop is to be blocked. */
-  toBlock(): Worker | undefined {
-    return this.pick(this.workers);
-  }
+  /** The worker whose event loop is to be blocked; any by default. */
+  toBlock?(): Worker | undefined;
 
   between(from: number, to: number): number {
     return from + this.random() * (to - from);
@@ -151,12 +149,10 @@ export abstract class Lab<R extends { readonly kind: string } = { readonly kind:
     const { seed, workload, subject, client } = this.#options;
     const number = this.all.length + 1;
     const { url, leaseMs, deadlineMs } = this;
-    const leavesReplicas = this.setting === "address" && client === "node-redis";
-    const seeds = { number, seed: seed + 1_000 * number };
-    const common = { url, client, leavesReplicas, prefix, leaseMs, deadlineMs, ...seeds, restMs: 10 };
+    const common = { url, client, setting: this.setting, prefix, leaseMs, deadlineMs, number, restMs: 10 };
     const program = join(workspaceFolder, "src/workloads", workload, "worker.mjs");
     const { folder, workerEnv } = this.around;
-    const settings = { ...common, ...this.settings(), ...subject };
+    const settings = { ...common, seed: seed + 1_000 * number, ...this.settings(), ...subject };
     const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
     worker.onLine = (kind, line) => {
       if (this.heard.includes(kind)) this.hear(JSON.parse(line) as R, worker);

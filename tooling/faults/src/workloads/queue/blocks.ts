@@ -1,7 +1,11 @@
 import { type Judge, stallsOf } from "../../common-invariants.js";
-import type { BlockRecord, LogRecord, RunHistory, WorkerHistory } from "./history.js";
+import { patience } from "../../patience.js";
+import type { AccessRecord, BlockRecord, LogRecord, RunHistory, WorkerHistory } from "./history.js";
 import { isHarmless } from "./history.js";
 import { saw, type Story } from "./stories.js";
+
+/** How long a thread may take to load ioredis and to connect, from the first job of its worker on. */
+const threadStartMs = 2_000 * patience;
 
 const isBlock = (record: LogRecord): record is BlockRecord => record.kind === "blocked" && "maxBlockedMs" in record;
 
@@ -12,7 +16,7 @@ const isBlock = (record: LogRecord): record is BlockRecord => record.kind === "b
 export const checkBlocks = (run: RunHistory, stories: readonly Story[], judge: Judge<"renewed">): void => {
   for (const worker of run.workers)
     for (const block of worker.records.filter(isBlock)) {
-      if (mayLoseLeases(run, worker, block)) continue;
+      if (isStarting(worker, block) || mayLoseLeases(run, worker, block)) continue;
       const { from } = block;
       const until = Math.min(block.to, from + block.maxBlockedMs);
       for (const { job, runs } of stories) {
@@ -25,6 +29,12 @@ export const checkBlocks = (run: RunHistory, stories: readonly Story[], judge: J
         judge("renewed", next && next.at < until && `${job} began again ${afterMs} ms after its loop was blocked`);
       }
     }
+};
+
+/** Its thread has not connected yet: until then the loop alone renews. */
+const isStarting = (worker: WorkerHistory, { from }: BlockRecord): boolean => {
+  const began = worker.records.find((record): record is AccessRecord => record.kind === "access");
+  return began === undefined || from - began.at < threadStartMs;
 };
 
 /** Faults of other workers, and of the loop itself. */

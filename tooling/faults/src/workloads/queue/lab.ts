@@ -105,7 +105,7 @@ export class QueueLab extends Lab<LogRecord> {
   /** The first one and each other has a thread, so that every run judges `renewed`. */
   override toBlock(): Worker | undefined {
     const wantsThread = this.#blocks++ % 2 === 0;
-    return this.pick(this.workers.filter((one) => this.#threaded.has(one) === wantsThread)) ?? super.toBlock();
+    return this.pick(this.workers.filter((one) => this.#threaded.has(one) === wantsThread));
   }
 
   protected override progressIn(record: LogRecord): readonly Progress[] {
