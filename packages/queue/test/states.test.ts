@@ -74,5 +74,6 @@ describe("a job in a worker", () => {
     await fixture.untilIdle(1);
     await queue.addAll(Array.from({ length: 6 }, (_, data) => ({ name: "job", data })));
     await runs.until(26);
+    expect(runs.data.slice(20)).toEqual([0, 1, 2, 3, 4, 5]);
   });
 });
