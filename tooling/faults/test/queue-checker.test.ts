@@ -140,7 +140,7 @@ const withFeatures = (): LogRecord[] => [
   ...inQueue("limited", [...success("one", 3_100), ...success("two", 3_100), ...success("three", 3_200)]),
   ...[...nameLimited(3_300, 1), ...ofName("named", 3_340), ...ofName("named next", 3_440)],
   ...[...pausingName("pause", 3_500), ...pausingName("resume", 3_700), ...ofName("named last", 3_720)],
-  ...[...inQueue("limited", success("free", 3_600)), ...blocked(3_605, 3_615)],
+  ...[...inQueue("limited", success("free", 6_600)), ...blocked(6_605, 6_615)],
   ...[addOnce("first", 0, "first", { id: "1", isAdded: true }), ...success("first", 100)],
   ...[addOnce("refused", 50, "first", { id: "1", isAdded: false })],
   ...[addOnce("second", 200, "first", { id: "2", isAdded: true }), ...success("second", 250)],
@@ -472,8 +472,8 @@ describe("The checker of queues finds", () => {
       "a job that begins again while its loop is blocked",
       "renewed",
       ({ workers }) => {
-        workers.w2.records.push(begun("blocking", 700), ...blocked(701, 1_301), later("lost", "blocking", 1_302));
-        workers.w1.records.push(begun("blocking", 1_200, [1, 1]));
+        workers.w2.records.push(begun("blocking", 6_700), ...blocked(6_701, 7_301), later("lost", "blocking", 7_302));
+        workers.w1.records.push(begun("blocking", 7_200, [1, 1]));
       },
     ],
     [
@@ -704,15 +704,26 @@ describe("The checker of queues excuses", () => {
     [
       "a job that begins again after its loop was blocked for too long",
       ({ workers }) => {
-        workers.w2.records.push(begun("blocking", 700), ...blocked(701, 2_301), later("lost", "blocking", 2_302));
-        workers.w1.records.push(begun("blocking", 2_100, [1, 1]));
+        workers.w2.records.push(begun("blocking", 6_700), ...blocked(6_701, 8_301), later("lost", "blocking", 8_302));
+        workers.w1.records.push(begun("blocking", 8_100, [1, 1]));
+      },
+    ],
+    [
+      "a job of a loop that is blocked before its thread has connected",
+      ({ workers }) => {
+        workers.w2.records.push(begun("blocking", 700), ...blocked(701, 1_301), later("lost", "blocking", 1_302));
+        workers.w1.records.push(begun("blocking", 1_200, [1, 1]));
       },
     ],
     [
       "a job of a blocked loop whose process was stopped",
       ({ workers }) => {
-        workers.w2.records.push(begun("blocking", 700), ...blocked(701, 1_301, 500), later("lost", "blocking", 1_302));
-        workers.w1.records.push(begun("blocking", 1_200, [1, 1]));
+        workers.w2.records.push(
+          begun("blocking", 6_700),
+          ...blocked(6_701, 7_301, 500),
+          later("lost", "blocking", 7_302),
+        );
+        workers.w1.records.push(begun("blocking", 7_200, [1, 1]));
       },
     ],
     [

@@ -1,11 +1,10 @@
 import { type Judge, stallsOf } from "../../common-invariants.js";
-import { patience } from "../../patience.js";
 import type { AccessRecord, BlockRecord, LogRecord, RunHistory, WorkerHistory } from "./history.js";
 import { isHarmless } from "./history.js";
 import { saw, type Story } from "./stories.js";
 
 /** How long a thread may take to load ioredis and to connect, from the first job of its worker on. */
-const threadStartMs = 2_000 * patience;
+const threadStartMs = 2_000;
 
 const isBlock = (record: LogRecord): record is BlockRecord => record.kind === "blocked" && "maxBlockedMs" in record;
 
