@@ -220,11 +220,23 @@ const onlyAGap: [Step[], [number, number]] = [
   [0, 3],
 ];
 
+/** A send that is refused drops what its members have read nevertheless. */
+const refusedAfterAJoin: [Step[], [number, number]] = [
+  [
+    { do: "send", chat: "b", user: "bob", size: 0, id: 0 },
+    { do: "leave", chat: "b", user: "bob" },
+    { do: "leave", chat: "b", user: "ann" },
+    { do: "join", chat: "b", user: "ann", history: 0 },
+    { do: "send", chat: "b", user: "ann", size: 11, id: 0 },
+  ],
+  [0, 4],
+];
+
 it("does what the model of chats does, for any calls in any order", async () => {
   const chosen = fc.tuple(...names.map(() => fc.nat({ max: settings.length - 1 })));
   await fc.assert(fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 60 }), chosen, play), {
     numRuns: 120,
-    examples: [onlyAGap],
+    examples: [onlyAGap, refusedAfterAJoin],
   });
 });
 

@@ -82,7 +82,7 @@ redis.call('XLEN', activity)
 
 -- Space is decided message by message, but messages are dropped only once, at the end. What was too old before is dropped first: the
 -- stream may have expired, and with a new message in it nothing shows why the others are missing.
-if state.refuses or state.ageMs > 0 and state.headAt < now - state.ageMs then trim(state, messages, positions, now) end
+local isTrimmed = (state.refuses or state.ageMs > 0 and state.headAt < now - state.ageMs) and trim(state, messages, positions, now)
 local function hasRoom(size)
   if state.count > 0 and state.head - state.floor >= state.count then return false end
   return state.maxBytes == 0 or state.bytes - state.floorBytes + size <= state.maxBytes
@@ -171,6 +171,7 @@ if isRefused and not isRepeat then
   remembered[#remembered + 1] = caller
   remembered[#remembered + 1] = number .. ' ' .. table.concat(words)
 end
+if isTrimmed and not isSent then saveChat(state, meta, heads) end
 if #remembered == 0 then return { codes, {} } end
 
 local sent = ({ sentEven, sentOdd })[window % 2 + 1]
