@@ -86,7 +86,9 @@ export const threadBehaviour = (mode: RedisMode): void => {
         return () => queue.close();
       };
       const closeLoops = await workersOf("loop");
-      const before = await lists();
+      let before = Infinity;
+      // A Cluster client has one more for a moment, while it reads the map of slots.
+      for (let looks = 0; looks < 50; looks++) before = Math.min(before, await lists());
       expect(threads.size).toBe(0);
       await closeLoops();
       const closeThreads = await workersOf("thread");
