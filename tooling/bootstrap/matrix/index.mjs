@@ -73,7 +73,7 @@ export async function matrix(env, words, tasks) {
       }
       if (column.kind === "suites") {
         what = column.file;
-        return { what, tally: await suites(column.env, [], column.file) };
+        return { what, tally: await suites({ ...(await tasks.redis()), ...column.env }, [], column.file) };
       }
       await tasks.build();
       if (column.kind === "runtime") {
