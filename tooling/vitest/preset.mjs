@@ -22,7 +22,7 @@ const built = /\/packages\/[^/]+\/dist\//;
 /** Files that only the run with ioredis 5 has; the other run has all that end in `.test.ts` otherwise. */
 const olderOnly = "**/*.ioredis5.test.ts";
 
-/** What `npm run matrix -- node-redis` runs, and nothing else; all other runs leave it out. */
+/** The only files of `npm run matrix -- node-redis`; all other runs leave them out. */
 const onNodeRedis = "**/node-redis.test.ts";
 
 /** Two runs in one: with ioredis 6 everything, with ioredis 5 what ends in `.ioredis5.test.ts` and what is named. */

@@ -38,6 +38,28 @@ describe("a job in a worker", () => {
     expect(await fixture.counts()).toMatchObject({ jobs: 0, dead: 0 });
   });
 
+  it("that is a suspect and about to begin goes back before a pause resolves", async () => {
+    const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    redis.defer(() => proxy.close());
+    const client = await connect(`redis://127.0.0.1:${String(proxy.port)}`);
+    redis.defer(() => client.close());
+    const worker = work(on(client), () => undefined);
+    await fixture.untilIdle(1);
+    await worker.pause();
+    const id = await make().add("job", 1);
+    // Two crashes: with a third it would be a dead letter.
+    await fixture.db.hset(fixture.keysOf().failures, id, "0\t2\t");
+    proxy.down.latencyMs = 300;
+    worker.resume();
+    await eventually(async () => expect((await fixture.counts()).leases).toBe(1));
+    // The reply to the take comes, and the record that the job begins stays on its way.
+    const takenAt = performance.now();
+    proxy.up.latencyMs = 1_000;
+    await eventually(() => expect(performance.now() - takenAt).toBeGreaterThan(600));
+    await worker.pause();
+    expect(await fixture.counts()).toMatchObject({ leases: 0, waiting: 1 });
+  });
+
   it("whose time is over while its worker closes begins elsewhere only when its handler has ended", async () => {
     const order: string[] = [];
     const [queue, runs] = [make(), new Runs()];

@@ -80,7 +80,7 @@ const run = async (options: Options, suite: Suite, say: Plan["say"]): Promise<Re
 // Progress goes to stderr; stdout is for the result.
 const say = (text: string): void => void (process.stderr.isTTY && process.stderr.write(`\r\x1b[2K${text}`));
 
-/** What is measured of a suite. */
+/** The part of a suite that is measured. */
 const measured = (suite: Suite, { before, client }: Options): Suite => {
   if (before !== undefined) return againstBefore(suite, before);
   if (client === "ioredis") return suite;

@@ -79,7 +79,7 @@ export const newest = {
 /** @param {ClientColumn} column */
 export const clientText = ({ other, version }) => `${other ?? "ioredis"} ${version}`;
 
-/** What a column does, in a line. @param {Column} column */
+/** The work of a column, in a line. @param {Column} column */
 export const about = (column) => {
   if (column.kind === "server")
     return `the suites of all packages, or of those named, on Debian's ${column.product}-server of ${column.suites[0]}`;

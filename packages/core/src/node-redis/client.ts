@@ -170,7 +170,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
     this.#heard();
     if (isSubscribed.test(error.message)) return notSent("The client is in subscriber mode");
     const reply = replyError(error);
-    if (this.options.reconnectOnError?.(reply)) {
+    if (!this.#isLeaving && this.options.reconnectOnError?.(reply)) {
       this.#isLeaving = true;
       // The other replies under way may never come.
       setTimeout(() => client === this.client && this.#isLeaving && this.destroy(), leaveMs).unref();

@@ -107,7 +107,7 @@ describe("fromNodeRedis", () => {
           throw new Error("a fault of the owner");
         },
       );
-      // What node-redis drops is the reply to this.
+      // node-redis drops the reply to this.
       const dropped = rejection(run("EVAL", `return redis.call("PUBLISH", "${redis.prefix}", "x")`, "0"));
       const replies = await Promise.allSettled(keys.map((key) => run("GET", key)));
       const wrong = replies.filter((reply, index) => reply.status === "fulfilled" && reply.value !== keys[index]);

@@ -4,7 +4,7 @@ import { isHarmless } from "./history.js";
 import { saw, type Story } from "./stories.js";
 
 /** How long a thread may take to load ioredis and to connect, from the first job of its worker on. */
-const threadStartMs = 2_000;
+const threadStartMs = 1_000;
 
 const isBlock = (record: LogRecord): record is BlockRecord => record.kind === "blocked" && "maxBlockedMs" in record;
 
