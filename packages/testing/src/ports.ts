@@ -1,3 +1,4 @@
+import { createSocket, type Socket } from "node:dgram";
 import { createServer } from "node:net";
 
 // A port and its cluster bus port (10,000 above) both lie below 32,768, where neither Linux nor macOS takes the ports
@@ -7,23 +8,45 @@ const FIRST_PORT = 15_000;
 const LAST_PORT = 22_767;
 const BUS_OFFSET = 10_000;
 
-const handedOut = new Set<number>();
+/**
+ * A socket by UDP for each port that was handed out: it keeps the port from other processes also while its server is
+ * stopped, and the system closes it with this process. Sentinels would make a foreign server on that port a replica.
+ */
+const reserved = new Map<number, Socket>();
 
-/** A port that is free on loopback now, and its bus port too if `withBus`. Another process may still take it first. */
+/**
+ * A port that is free on loopback now, and its bus port too if `withBus`. No other process gets it from here before
+ * `returnPort`; a program that asks elsewhere may still take it first.
+ */
 export async function freePort(withBus: boolean): Promise<number> {
   for (let tries = 0; tries < 1_000; tries += 1) {
     const port = FIRST_PORT + Math.floor(Math.random() * (LAST_PORT - FIRST_PORT + 1));
-    if (handedOut.has(port)) continue;
-    handedOut.add(port);
+    if (!(await reserve(port))) continue;
     if ((await isFree(port)) && (!withBus || (await isFree(port + BUS_OFFSET)))) return port;
-    handedOut.delete(port);
+    returnPort(port);
   }
   throw new Error(`No free port on 127.0.0.1 from ${FIRST_PORT} to ${LAST_PORT}`);
 }
 
-/** Lets this process hand the port out again. */
+/** Lets this process and others hand the port out again. */
 export function returnPort(port: number): void {
-  handedOut.delete(port);
+  reserved.get(port)?.close();
+  reserved.delete(port);
+}
+
+function reserve(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = createSocket("udp4");
+    socket.once("error", () => {
+      socket.close();
+      resolve(false);
+    });
+    socket.bind({ port, address: "127.0.0.1", exclusive: true }, () => {
+      socket.unref();
+      reserved.set(port, socket);
+      resolve(true);
+    });
+  });
 }
 
 function isFree(port: number): Promise<boolean> {

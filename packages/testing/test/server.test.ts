@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, onTestFinished, vi } from "vitest";
 
 import { eventually, startRedis, type RedisServer } from "../src/index.js";
 
@@ -53,6 +53,26 @@ describe("startRedis", () => {
   it("gives servers started at the same time ports of their own", async () => {
     const servers = await Promise.all([start(), start(), start(), start()]);
     expect(new Set(servers.map(({ url }) => url)).size).toBe(4);
+  });
+
+  it("keeps the port of a killed server from other processes until stop", async () => {
+    const server = await start();
+    const [node] = server.nodes;
+    await node!.kill();
+    vi.resetModules();
+    // Another process has another copy of the module. Both draw this port first, and then others.
+    const { freePort, returnPort } = await import("../src/ports.js");
+    const drawn = (node!.port - 15_000 + 0.5) / 7_768;
+    const draw = vi.spyOn(Math, "random");
+    onTestFinished(() => draw.mockRestore());
+    draw.mockReturnValueOnce(drawn);
+    const other = await freePort(false);
+    returnPort(other);
+    expect(other).not.toBe(node!.port);
+    await server.stop();
+    draw.mockReturnValueOnce(drawn);
+    expect(await freePort(false)).toBe(node!.port);
+    returnPort(node!.port);
   });
 
   it("leaves no process and no folder after stop, which may be called twice", async () => {
