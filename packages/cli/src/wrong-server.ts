@@ -22,7 +22,15 @@ export const partOfCluster = async (redis: Connection, url: string): Promise<str
 };
 
 const masterOf = async (redis: Connection): Promise<string> => {
-  const info = infoFields(String(await redis.call("INFO", "replication").catch(() => "")));
+  const ask = (): Promise<unknown> => redis.call("INFO", "replication");
+  // The connection that was refused a write ends, and may do so with the first of these.
+  const info = infoFields(
+    String(
+      await ask()
+        .catch(ask)
+        .catch(() => ""),
+    ),
+  );
   const host = info.get("master_host");
   return host === undefined ? "" : `, ${host}:${info.get("master_port") ?? ""}`;
 };
