@@ -1,5 +1,6 @@
 import { connect } from "@kit/core";
-import { createOrderedWorker, createQueue } from "@kit/queue";
+import { createQueue } from "@kit/queue";
+import { createOrderedWorker } from "@kit/queue/ordered";
 
 const redis = await connect();
 const payments = createQueue<{ charge: (data: { euros: number }) => void }>(redis, "payments");

@@ -1,5 +1,4 @@
 export { createQueue } from "./queue.js";
-export { createOrderedWorker } from "./work/ordered.js";
 export {
   CallTimeoutError,
   JobBackoffError,
@@ -51,7 +50,6 @@ export type {
   QueueOptions,
   WorkOptions,
 } from "./options.js";
-export type { OrderedOptions, OrderedWorker } from "./work/ordered.js";
 export type { JobToAdd, Queue, QueueEvents } from "./queue.js";
 export type { WorkerEvents } from "./work/events.js";
 export type { WorkerOf as Worker } from "./work/worker.js";

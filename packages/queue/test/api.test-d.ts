@@ -2,7 +2,8 @@
 import type { RedisLike } from "@kit/core";
 import type { StandardSchema } from "@kit/core/config";
 import type { Cluster, Redis } from "ioredis";
-import { createOrderedWorker, createQueue, type Job, type Queue, type Worker } from "../src/index.js";
+import { createQueue, type Job, type Queue, type Worker } from "../src/index.js";
+import { createOrderedWorker } from "../src/ordered/index.js";
 import { batched } from "../src/batch/index.js";
 import { createSchedules } from "../src/schedules/index.js";
 import { drain } from "../src/testing/index.js";

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
+import { inspect } from "node:util";
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import { aborted, guardUsers, type Login, onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
@@ -217,6 +218,30 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(job.addedAt).toBeLessThan(after + 2_000);
         expect(job.takenAt).toBeGreaterThanOrEqual(Math.floor(after));
         expect(job.signal.aborted).toBe(false);
+      });
+
+      it("shows in a log what its handler may know of a job, and nothing of its worker", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        await queue.add("job", { gold: 1 });
+        work(queue, runs.handler);
+        await runs.until(1);
+        const job = runs.jobs[0]!;
+        const { id, name, data, attempt, maxAttempts, crashes, snoozes, priority, traceparent, addedAt, takenAt } = job;
+        const shown = {
+          id,
+          name,
+          data,
+          attempt,
+          maxAttempts,
+          crashes,
+          snoozes,
+          priority,
+          traceparent,
+          addedAt,
+          takenAt,
+        };
+        expect(JSON.stringify(job)).toBe(JSON.stringify(shown));
+        expect(inspect(job)).toBe(inspect(shown));
       });
 
       it("keeps one job of an id given by the caller, and takes a new one once that is done", async () => {

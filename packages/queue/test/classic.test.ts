@@ -14,7 +14,8 @@ import { rejection } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { createOrderedWorker, type Job, type WorkOptions } from "../src/index.js";
+import type { Job, WorkOptions } from "../src/index.js";
+import { createOrderedWorker } from "../src/ordered/index.js";
 import { fixtureOf, latch, name, Runs } from "./harness.js";
 
 /** Each test shows a known fault of a classic queue on its port, and then that the kit's queue does not have it. */

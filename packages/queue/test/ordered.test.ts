@@ -2,7 +2,8 @@ import { eventually, useRedis } from "@kit/testing";
 import { closedPort } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { createOrderedWorker, type Job, type OrderedOptions, type OrderedWorker, type Queue } from "../src/index.js";
+import type { Job, Queue } from "../src/index.js";
+import { createOrderedWorker, type OrderedOptions, type OrderedWorker } from "../src/ordered/index.js";
 import { fixtureOf, latch, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });

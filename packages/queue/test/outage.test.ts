@@ -4,7 +4,8 @@ import { aborted } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it, vi } from "vitest";
-import { createOrderedWorker, type Job, type Queue, type Worker } from "../src/index.js";
+import type { Job, Queue, Worker } from "../src/index.js";
+import { createOrderedWorker } from "../src/ordered/index.js";
 import { cancelJob } from "../src/manage/index.js";
 import { fixtureOf, name, permanentKeys, Runs } from "./harness.js";
 

@@ -3,7 +3,7 @@ import { eventually, FaultProxy, type RedisMode, useRedis } from "@kit/testing";
 import { onMovingSlots } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { createOrderedWorker } from "../src/index.js";
+import { createOrderedWorker } from "../src/ordered/index.js";
 import * as looks from "../src/manage/scripts.js";
 import * as scripts from "../src/scripts/index.js";
 import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";

@@ -32,7 +32,7 @@ const exceptionsKiB = {
   // the last; keeps to the limits of the queue and of names of jobs, and wakes when a rate lets the next job begin; records events for
   // listeners; carries a trace from the producer to the handler; pauses one worker; learns of cancellations by push; finds out whether a
   // thread can connect as the client does, which then renews leases.
-  "@kit/queue": 31,
+  "@kit/queue": 30.75,
   // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses.
   "@kit/queue/adopt": 26.25,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is unknown.

@@ -157,6 +157,16 @@ export class TakenJob implements Job {
     return this.#closingReason !== undefined && [error, cause].includes(this.#closingReason);
   }
 
+  /** What a log shows of it, as JSON and on the console: what its handler may know, without its signals. */
+  toJSON(): Omit<Job, "closing" | "signal"> {
+    const { id, name, data, attempt, maxAttempts, crashes, snoozes, priority, traceparent, addedAt, takenAt } = this;
+    return { id, name, data, attempt, maxAttempts, crashes, snoozes, priority, traceparent, addedAt, takenAt };
+  }
+
+  [Symbol.for("nodejs.util.inspect.custom")](): object {
+    return this.toJSON();
+  }
+
   /** Aborts the handler's signal. Only the first reason counts. */
   stop(reason: Error): void {
     if (this.#reason) return;
