@@ -21,6 +21,7 @@ export type QueueErrorCode =
   | "KIT_JOB_RATE_LIMITED"
   | "KIT_JOB_BACKOFF"
   | "KIT_JOB_FAILED"
+  | "KIT_JOB_RESULT"
   | "KIT_JOB_OUTCOME_LOST"
   | "KIT_QUEUE_CALL_TIMEOUT"
   | "KIT_QUEUE_SCHEDULE"
@@ -37,7 +38,7 @@ const shown = (text: string): string => JSON.stringify(text.length > 80 ? `${tex
 
 /**
  * The data of a job cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema: nothing was added. Or the result of
- * a handler cannot be sent to its caller: it is then the `error` of a JobFailedError.
+ * a handler cannot be sent to its caller: it is then the `error` of a JobResultError.
  */
 export class JobPayloadError extends KitError {
   /** @internal */
@@ -198,10 +199,7 @@ abstract class CallError extends KitError {
   }
 }
 
-/**
- * `call()` rejects with it: the job has failed for good and is a dead letter, with its last error in `error`. Or the job is done, and its
- * result cannot be sent: `error` is then that of the result.
- */
+/** `call()` rejects with it: the job has failed for good and is a dead letter, with its last error in `error`. */
 export class JobFailedError extends CallError {
   /** @internal */
   static override readonly brand: string = "JobFailedError";
@@ -221,6 +219,18 @@ export class JobFailedError extends CallError {
     this.attempts = of.attempts;
     this.crashes = of.crashes;
     this.error = of.error;
+  }
+}
+
+/** `call()` rejects with it: the job is done and does not run again, but its result cannot be sent. The reason is in `error`. */
+export class JobResultError extends CallError {
+  /** @internal */
+  static override readonly brand: string = "JobResultError";
+  readonly error: StoredError;
+
+  constructor(job: string, id: string, error: StoredError) {
+    super("KIT_JOB_RESULT", job, id, `is done, but its result cannot be sent: ${error.message}`);
+    this.error = error;
   }
 }
 

@@ -8,6 +8,7 @@ export {
   JobLeaseLostError,
   JobOutcomeLostError,
   JobPayloadError,
+  JobResultError,
   JobTimeoutError,
   QueueEvictionError,
   QueueFullError,

@@ -169,7 +169,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    * rejects. If this process dies, the job still runs, and its outcome expires after ten minutes. A call that times out or is aborted
    * leaves its job in the queue.
    *
-   * @throws {JobFailedError} the job is a dead letter, or the result of its handler cannot be sent.
+   * @throws {JobFailedError} the job is a dead letter.
+   * @throws {JobResultError} the job is done, and the result of its handler cannot be sent.
    * @throws {CallTimeoutError} no outcome within `waitMs`.
    * @throws {JobOutcomeLostError} the job is gone, and so is its outcome.
    * @throws {KitUnknownOutcomeError} the reply to the add was lost, and `waitMs` was over before that was settled.

@@ -81,7 +81,11 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
       worker.on("completed", ({ job }) => completed.push(job.data as string));
       expect(await rejection(queue.call("job", "fails"))).toMatchObject({ code: "KIT_JOB_FAILED", attempts: 1 });
       for (const data of ["bigint", "large"])
-        expect(await rejection(queue.call("job", data))).toMatchObject({ error: { code: "KIT_QUEUE_PAYLOAD" } });
+        expect(await rejection(queue.call("job", data))).toMatchObject({
+          code: "KIT_JOB_RESULT",
+          message: expect.stringMatching(/ is done, but its result cannot be sent: The result of a "job" job /),
+          error: { code: "KIT_QUEUE_PAYLOAD" },
+        });
       await eventually(() => expect(completed).toEqual(["bigint", "large"]));
       expect(await fixture().counts()).toMatchObject({ jobs: 0, dead: 0 });
       await untilForgotten();

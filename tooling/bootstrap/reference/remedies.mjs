@@ -75,6 +75,8 @@ export const remedies = {
     "Read `cause`. Until the worker is made anew, a handler that blocks the main loop for longer than `leaseMs` loses its jobs: [workers](../../packages/queue/docs/workers.md).",
   KIT_JOB_FAILED:
     "Read `error`. When its cause is mended, `kit queue retry QUEUE ID --run` runs the dead letter again.",
+  KIT_JOB_RESULT:
+    "Do not call again: the work is done. Return less, or store the result elsewhere and return its address; `maxPayloadBytes` of the worker's queue bounds it.",
   KIT_JOB_OUTCOME_LOST:
     "Find out by your own data whether the job ran. Its id is an idempotency key for adding it again.",
   KIT_JOB_LEASE_LOST:

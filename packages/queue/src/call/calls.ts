@@ -7,10 +7,11 @@ import {
   JobExpiredError,
   JobFailedError,
   JobOutcomeLostError,
+  JobResultError,
 } from "../errors.js";
 import { randomText } from "../add/ids.js";
 import { maxWanted } from "../scripts/index.js";
-import { failureOf, kindOf, resultOf } from "./outcomes.js";
+import { failureOf, kindOf, refusalOf, resultOf } from "./outcomes.js";
 
 /**
  * How often open calls are looked up without a push. A Cluster's bus may lose a push, and a job that crashes made a dead letter sends
@@ -215,6 +216,7 @@ export class Calls {
     else if (kind === "c") call.reject(new JobCancelledError(call.job, id));
     else if (kind === "e") call.reject(new JobExpiredError(call.job, id));
     else if (kind === "x") call.reject(new JobFailedError(call.job, id, failureOf(outcome)));
+    else if (kind === "u") call.reject(new JobResultError(call.job, id, refusalOf(outcome)));
     else call.resolve(resultOf(outcome));
   }
 }

@@ -1,23 +1,19 @@
 import { encodePayload } from "../add/payload.js";
-import { parseRecord, recordOf, storedError } from "../failure.js";
+import { parseRecord, type StoredError, storedError } from "../failure.js";
 
 /**
- * The outcome of a called job, as the server stores it: the result as `jJSON` or `bBYTES`; `xRECORD`, the record of a job that
- * failed for good; `c`, the job was cancelled; or `e`, it has expired.
+ * The outcome of a called job, as the server stores it: the result as `jJSON` or `bBYTES`; `uERROR`, why the result
+ * cannot be sent; `xRECORD`, the record of a job that failed for good; `c`, the job was cancelled; or `e`, it has expired.
  */
 export type Outcome = string | Buffer;
 
 /** The outcome of a job that is done. A result that cannot be sent fails the call, not the job: running it again would not help. */
-export const outcomeOf = (
-  { name, failures, crashes }: { readonly name: string; readonly failures: number; readonly crashes: number },
-  result: unknown,
-  maxBytes: number,
-): Outcome => {
+export const outcomeOf = (name: string, result: unknown, maxBytes: number): Outcome => {
   try {
     const payload = encodePayload(name, result, maxBytes, "result");
     return typeof payload === "string" ? `j${payload}` : Buffer.concat([Buffer.from("b"), payload]);
   } catch (error) {
-    return failedOutcome(recordOf(failures, crashes, storedError(error)));
+    return `u${JSON.stringify(storedError(error))}`;
   }
 };
 
@@ -39,6 +35,9 @@ export const resultOf = (outcome: Buffer): unknown => {
   if (kindOf(outcome) === "b") return value;
   return value.length === 0 ? undefined : JSON.parse(value.toString());
 };
+
+/** Why the result of a job cannot be sent. */
+export const refusalOf = (outcome: Buffer): StoredError => JSON.parse(outcome.toString("utf8", 1)) as StoredError;
 
 /** Why a job failed for good. */
 export const failureOf = (outcome: Buffer): ReturnType<typeof parseRecord> => parseRecord(outcome.toString("utf8", 1));

@@ -70,7 +70,7 @@ export class Fates {
   /** Its handler has returned. */
   done(job: TakenJob, result: unknown): void {
     job.state = "ending";
-    const outcome = job.header.replyTo === undefined ? undefined : outcomeOf(job, result, this.#maxResultBytes);
+    const outcome = job.header.replyTo === undefined ? undefined : outcomeOf(job.name, result, this.#maxResultBytes);
     this.#fetcher.end({ job, verdict: "done", record: "", error: undefined, outcome, result });
   }
 
