@@ -176,7 +176,7 @@ export class CommandExecutor {
       end: this.#onEnd,
       connecting: this.#onConnecting,
       // On a Cluster only: from now on another server may serve a slot.
-      "-node": this.#onDrop,
+      "-node": this.#onNodeLost,
       "+node": guardNode,
     };
     for (const [event, listener] of Object.entries(listeners)) this.client[how](event, listener);
@@ -187,7 +187,10 @@ export class CommandExecutor {
     return this.#hasEnded && !isOwned(this.client);
   }
 
-  /** Calls `listener` each time the client became ready again. Returns a function that removes it. */
+  /**
+   * Calls `listener` each time the client became ready again, and each time a Cluster client lost a node: it stays ready, and the
+   * next command finds that node again, or the one that replaces it. Returns a function that removes it.
+   */
   onReady(listener: () => void): () => void {
     this.#readyListeners.add(listener);
     return () => this.#readyListeners.delete(listener);
@@ -377,6 +380,11 @@ export class CommandExecutor {
 
   readonly #onConnecting = (): void => {
     this.#hasEnded = false;
+  };
+
+  readonly #onNodeLost = (): void => {
+    this.#onDrop();
+    if (isReady(this.client)) for (const listener of this.#readyListeners) listener();
   };
 
   readonly #onDrop = (): void => {

@@ -90,6 +90,18 @@ export const describeRecovery = (leasing: Leasing): void => {
       expect(await eventually(() => leaser.tryAcquire())).not.toBeNull();
     });
 
+    it("notifies also those whose leases nothing renews when the server comes back empty", async () => {
+      const limited = make({ leaseMs: 600_000, renew: false });
+      const held = await limited.acquire();
+      const node = await serving(leasing);
+      await node.kill();
+      await node.start();
+      expect(await aborted(held.signal)).toMatchObject({ code: leasing.lostCode });
+      const next = await eventually(() => make().acquire());
+      expect([held.isHeld, next.isHeld]).toEqual([false, true]);
+      await next.release();
+    });
+
     it("keeps its lease and its waiter when its connections are killed, and lets nobody in beside it", async () => {
       const leaser = leasing.on(leasing.connect());
       const held = await leaser.acquire({ leaseMs: 9_000 });
