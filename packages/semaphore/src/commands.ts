@@ -117,15 +117,20 @@ export class SemaphoreCommands implements LeaseKind<ResolvedPermit, scripts.Usag
     const { permits: first, permitsPerTenant: firstPerTenant = "", deadlineMs } = this.#settings;
     const perTenant = permitsPerTenant === null ? "-" : (permitsPerTenant ?? "");
     const args = { shared, limit: permits ?? "", perTenant, first, firstPerTenant };
-    const go = (from: string, notAfter = 0): Promise<scripts.Resized> => {
-      const askedAt = Math.max(0, notAfter - deadlineMs);
-      return scripts.resize.run(this.#context, this.#keys, { ...args, from, notAfter, askedAt }, this.#settings);
-    };
+    const go = (from: string, notAfter = 0, askedAt = Math.max(0, notAfter - deadlineMs)): Promise<scripts.Resized> =>
+      scripts.resize.run(this.#context, this.#keys, { ...args, from, notAfter, askedAt }, this.#settings);
+    const { executor } = this.#context;
+    const [startedAt, { connectionEpoch }] = [performance.now(), executor];
     let resized = await go("", await this.#endOfCall(name));
-    while (resized.from === undefined && resized.isLate) {
-      // The server's clock differs from our estimate, or another change was stored meanwhile: this change comes after it.
+    let mayBeMade = false;
+    while (resized.from === undefined && resized.refused) {
+      // A newer change was requested during this call: it counts, whether or not an earlier try of ours was executed before it.
+      if (mayBeMade && resized.refused === "superseded") return;
+      // The server's clock differs from our estimate.
       this.#clock.reset();
-      resized = await go("", await this.#endOfCall(name));
+      const notAfter = await this.#endOfCall(name);
+      mayBeMade = executor.connectionEpoch !== connectionEpoch;
+      resized = await go("", notAfter, mayBeMade ? this.#clock.serverMsAt(startedAt) : undefined);
     }
     while (resized.from !== undefined) resized = await go(resized.from);
     // The further calls only grant: another call may have set other limits meanwhile.

@@ -44,3 +44,21 @@ it("limits whose request arrives again within their deadline do not replace newe
   await far.setPermits(6);
   expect(await near.inspect()).toMatchObject({ permits: 6 });
 });
+
+it("limits whose reply is lost do not replace newer ones when their call goes on over the next connection", async () => {
+  const { proxy, connect } = await proxied(leasing.ground);
+  const client = connect() as Redis;
+  const [far, near] = [fixture.on(client, { permits: 1, deadlineMs: 30_000 }), fixture.make({ permits: 1 })];
+  await far.setPermits(3);
+  proxy.down.cutNext = 1;
+  proxy.refuse = true;
+  const going = far.setPermits(8);
+  await eventually(async () => expect(await near.inspect()).toMatchObject({ permits: 8 }));
+  await near.setPermits(0);
+  proxy.refuse = false;
+  await going;
+  expect(await near.inspect()).toMatchObject({ permits: 0 });
+  // A call that begins now comes after it.
+  await far.setPermits(6);
+  expect(await near.inspect()).toMatchObject({ permits: 6 });
+});

@@ -737,7 +737,7 @@ describe("resize", () => {
   it("changes nothing after its instant", async () => {
     await resize(7);
     const late = await unchanged(async () => await resize(9, "", "", (await serverMs()) - 1));
-    expect(late).toMatchObject({ isLate: true });
+    expect(late).toMatchObject({ refused: "late" });
     expect(await resize(9, "", "", (await serverMs()) + 60_000)).toEqual(done);
     expect((await state()).meta).toEqual(aMeta({ layout: "1", permits: "9" }));
   });

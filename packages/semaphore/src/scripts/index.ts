@@ -116,10 +116,12 @@ export const heartbeat = defineScript({
 
 /**
  * The progress of a change of the limits. With `from`, the tenants from there on are not re-evaluated yet. Otherwise all
- * are, and `isMore` says whether there is more to grant. `isLate`: nothing was done.
+ * are, and `isMore` says whether there is more to grant. `refused`: nothing was
+ * done, since the command came late, or a change that was requested later is stored.
  */
 export type Resized =
-  { readonly from: string } | { readonly from: undefined; readonly isMore: boolean; readonly isLate?: true };
+  | { readonly from: string }
+  | { readonly from: undefined; readonly isMore: boolean; readonly refused?: "late" | "superseded" };
 
 /** Changes the limits. */
 export const resize = defineScript({
@@ -130,7 +132,7 @@ export const resize = defineScript({
   idempotent: true,
   reply: (raw): Resized => {
     const text = String(raw);
-    if (text === "late") return { from: undefined, isMore: false, isLate: true };
+    if (text === "late" || text === "superseded") return { from: undefined, isMore: false, refused: text };
     return text.startsWith("[") ? { from: text } : { from: undefined, isMore: text === "1" };
   },
 });

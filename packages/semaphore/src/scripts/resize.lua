@@ -17,7 +17,8 @@
 -- Reply     from  not all waiting tenants are re-evaluated yet: call again, for that alone
 --           1     done, but there may be more to grant than one call does
 --           0     done
---           late  it is after notAfter, or a change is stored that was requested later: nothing changed
+--           late  it is after notAfter: nothing changed
+--           superseded  a change is stored that was requested later: nothing changed
 --           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
@@ -51,7 +52,7 @@ if not semaphore then return redis.error_reply(layoutError) end
 local changedAt = semaphore.changedAt
 if from == '' and askedAt > 0 and askedAt < changedAt and changedAt <= now then
   semaphore.finish()
-  return 'late'
+  return 'superseded'
 end
 if from == '' then
   limit = tonumber(limit) or semaphore.limit
