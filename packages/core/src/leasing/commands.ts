@@ -26,6 +26,9 @@ import type { LeaseStore } from "./store.js";
 /** The error of our estimate of the server's clock, in milliseconds: a repeat may be refused that much later. */
 const repeatMarginMs = 50;
 
+/** The least pause of a release in the background that the server refused for a reason that only a person can change. */
+const refusedMs = 2_000;
+
 /** An attempt, and the state of the connection when it began. */
 interface BegunAttempt extends Attempt {
   readonly clock: ServerClock;
@@ -164,11 +167,18 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> imp
 
   /** Undoes an acquire that no caller waits for any more; repeated until a reply, or until the server has dropped it anyway. */
   cancel(request: LeaseRequest<Resolved>, leaseMs: number = request.resolved.leaseMs): void {
+    const { executor } = this.context;
     // The client is ended: no server can be reached.
-    if (this.context.executor.isEnded) return;
+    if (executor.isEnded) return;
     const { signal } = this.life;
-    const again = (): Promise<unknown> => this.release(request, { fencingToken: "", signal });
-    const retried = retry(again, { waitMs: aliveMs + leaseMs, baseMs: 50, capMs: 1_000, signal });
+    const again = (): Promise<unknown> =>
+      this.release(request, { fencingToken: "", signal }).catch(async (error: unknown) => {
+        if (!asKitError(error, "A release").retryable && !executor.isEnded) await pause(refusedMs, signal);
+        throw error;
+      });
+    const options = { waitMs: aliveMs + leaseMs, baseMs: 50, capMs: 1_000, signal };
+    // Also what a caller would not repeat: a right may be granted later.
+    const retried = retry(again, options, () => !executor.isEnded);
     this.life.track(retried).catch((error: unknown) => {
       if (!signal.aborted) this.onError(error);
     });

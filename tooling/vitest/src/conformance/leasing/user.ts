@@ -78,6 +78,22 @@ export const describeLeaseUser = (
       );
     });
 
+    it("has its lease released in the background once it has the right that it lacked", async () => {
+      const onAll = (...rules: readonly string[]): Promise<unknown> =>
+        Promise.all(redis.server.nodes.map((node) => node.call("ACL", "SETUSER", "lacking", ...rules)));
+      await onAll("on", "nopass", "~*", "&*", "+@all");
+      redis.defer(() => Promise.all(redis.server.nodes.map((node) => node.call("ACL", "DELUSER", "lacking"))));
+      const url = redis.url.replace("//", "//lacking:any@");
+      const client = (await ground.connect({ url, deadlineMs: 10_000 })) as { close(): Promise<void> };
+      redis.defer(() => client.close());
+      const leaser = leasing.on(client, { leaseMs: 600_000 });
+      const held = await leaser.acquire();
+      await onAll("-evalsha", "-eval");
+      expect(await rejection(held.release())).toMatchObject({ code: "KIT_NO_PERMISSION" });
+      await onAll("+evalsha", "+eval");
+      await eventually(async () => expect(await leasing.used()).toBe(0));
+    });
+
     describeUser(user, redis, page, async (client) => {
       const held = await leasing.on(client).acquire();
       expect(await held.release()).toBe("released");
