@@ -53,7 +53,7 @@ export const endlessParts = [
   "adopted",
 ] as const;
 
-const parts = [...endlessParts, "revoked", "producers", "kept", "records", "events"] as const;
+const parts = [...endlessParts, "revoked", "producers", "kept", "records", "events", "changed"] as const;
 
 /**
  * Every key that this package writes. All of one queue share the hash tag `{name}`, so one slot.
@@ -77,6 +77,7 @@ const parts = [...endlessParts, "revoked", "producers", "kept", "records", "even
  * | `kit:queue:{name}:answered:…`  | string | sequence number and answers of a producer's last add with an `addOnce` or a key                 | 10 minutes                   |
  * | `kit:queue:{name}:replies:…`   | hash   | id → outcome of a job that one queue object called                                              | until read, or 10 minutes    |
  * | `kit:queue:{name}:limits`      | hash   | `paused`, `concurrency`, `rate`, `fullAt`, `heldUntil`, `names`: what keeps jobs from beginning; `listened`: until when events are recorded | while the queue has any |
+ * | `kit:queue:{name}:changed`     | hash   | limit or pause → server µs at which its last change was requested                               | 10 minutes                   |
  * | `kit:queue:{name}:events`      | stream | `e` → what happened, a line for each event                                                      | `recordMs` after the last listener |
  * | `kit:queue:{name}:suspended`   | zset   | ready jobs whose names are stopped: name, place among its jobs, entry                           | until the name goes on       |
  * | `kit:queue:{name}:named`       | zset   | active jobs of names with a concurrency: name, member of `leases`                               | until its job ends           |

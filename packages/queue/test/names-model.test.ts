@@ -160,7 +160,9 @@ class Game {
   }
 
   async #limit(lines: string): Promise<void> {
-    await looks.limit.run(redis.client, this.#keys, { paused: "", concurrency: "", rate: "", names: lines });
+    const asked = { paused: "", concurrency: "", rate: "", names: "", askedAt: "" };
+    const askedAt = await looks.limit.run(redis.client, this.#keys, asked);
+    await looks.limit.run(redis.client, this.#keys, { ...asked, names: lines, askedAt });
   }
 
   async #add({ name, priority }: Pick<Modelled, "name" | "priority">): Promise<void> {

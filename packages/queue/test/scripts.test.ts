@@ -104,8 +104,11 @@ describe("step", () => {
     };
     return step.run(redis.client, { ...taking(n), replies: [replies()] }, args);
   };
-  const limits = (change: Partial<Record<"paused" | "concurrency" | "rate" | "names", string>>): Promise<unknown> =>
-    limit.run(redis.client, keys(), { paused: "", concurrency: "", rate: "", names: "", ...change });
+  type Change = Partial<Record<"paused" | "concurrency" | "rate" | "names" | "askedAt", string>>;
+  const limitsOnce = (change: Change): Promise<string> =>
+    limit.run(redis.client, keys(), { paused: "", concurrency: "", rate: "", names: "", askedAt: "", ...change });
+  const limits = async (change: Change): Promise<string> =>
+    await limitsOnce({ ...change, askedAt: await limitsOnce({}) });
   const isWoken = async (): Promise<boolean> => (await redis.client.zpopmin(keys().wake)).length > 0;
   const expire = (member: string): Promise<unknown> => redis.client.zadd(keys().leases, "XX", 1, member);
 
@@ -257,6 +260,25 @@ describe("step", () => {
     await redis.client.del(keys().wake);
     expect(await run(3, { count: 2, sure: 0 })).toMatchObject({ entries: [], isMore: false });
     expect(await redis.client.exists(keys().wake)).toBe(0);
+  });
+
+  it("changes no limit again, when a copy comes late, that was changed by a later request", async () => {
+    const facts = (): Promise<Record<string, string>> => redis.client.hgetall(keys().limits);
+    const first = { paused: "0", concurrency: "5", rate: "1 1000 1", names: "job 2 0", askedAt: await limitsOnce({}) };
+    expect(await limitsOnce(first)).toBe("1");
+    await limits({ paused: "1", concurrency: "0", names: "job - 1\nother 3 0" });
+    const after = await facts();
+    expect(after).toMatchObject({
+      paused: expect.any(String),
+      names: expect.stringMatching(/^\njob 2 \d{13}\nother 3 0$/),
+    });
+    expect(await limitsOnce(first)).toBe("1");
+    expect(await facts()).toEqual(after);
+    const old = String(Number(first.askedAt) - 61_000_000);
+    expect(await limitsOnce({ rate: "0", askedAt: old })).toBe("late");
+    expect(await facts()).toEqual(after);
+    await limits({ paused: "0", rate: "0", names: "job 0 0\nother 0 0" });
+    expect(await redis.client.exists(keys().limits)).toBe(0);
   });
 
   it("takes nothing while the queue is paused, and nothing for the repeat of such a call", async () => {

@@ -149,6 +149,7 @@ const dueRules = { delayMs: addRules.delayMs, dueAt: addRules.dueAt } satisfies 
  * Gives a ready or delayed job another due time. An instant in the past means now: a delayed job then goes to the end of its priority, and a
  * ready one keeps its place. Resolves with what the job is from now on, `ready` or `delayed`; or with why nothing was changed: `active`,
  * `dead`, `none` or `lost`, as `removeJob()`. A job that waits for its next attempt is delayed, too.
+ * A copy of the command, sent again after a lost reply, sets its value also after a newer one.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
  * @throws {TypeError | RangeError} an argument is not what it should be, or there are both `delayMs` and `dueAt`, or none.

@@ -112,7 +112,14 @@ const changeLimits = async (
   address: QueueAddress,
   change: Partial<typeof asBefore>,
 ): Promise<void> => {
-  if (!(await limit.run(redis, checkedAddress(address).keys, { ...asBefore, ...change }))) throw tooManyNames();
+  const { keys } = checkedAddress(address);
+  let reply;
+  do {
+    // By the server's clock, so that a repeat of this change does not undo one that was requested later.
+    const askedAt = await limit.run(redis, keys, { ...asBefore, askedAt: "" });
+    reply = await limit.run(redis, keys, { ...asBefore, ...change, askedAt });
+  } while (reply === "late");
+  if (reply === "0") throw tooManyNames();
 };
 
 const pauseRules = { name: custom((_name, name: string) => encodedName(name)) } satisfies RulesOf<PauseOptions>;
@@ -140,6 +147,8 @@ const changePause = async (
 /**
  * Changes limits of a queue, for all workers, at any time. Running jobs continue: after a limit was lowered, none begins until enough have
  * ended. Workers take nothing ahead under a limit, keep the order of the jobs, and are woken when the next one may begin.
+ *
+ * A repeat of the command changes nothing that was changed by a later call.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
  * @throws {TypeError | RangeError} an argument is not what it should be, or more than 100 names would have limits: nothing was changed.

@@ -319,8 +319,8 @@ export const reschedule = defineScript({
 export const limit = defineScript({
   name: "queue.limit",
   source: [entriesSource, readySource, eventsSource, limitSource],
-  keys: ["limits", "wake", "events", "named"],
-  args: ["paused", "concurrency", "rate", "names"],
+  keys: ["limits", "wake", "events", "named", "changed"],
+  args: ["paused", "concurrency", "rate", "names", "askedAt"],
   idempotent: true,
-  reply: (raw): boolean => Number(raw) === 1,
+  reply: String,
 });

@@ -6,31 +6,55 @@
 -- KEYS[2]  wake         zset    markers that wake workers
 -- KEYS[3]  events       stream  what happened, for those who listen
 -- KEYS[4]  named        zset    name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
+-- KEYS[5]  changed      hash    what was changed in the last ten minutes: the instant at which its last change was requested, epoch microseconds
 -- ARGV[1]  paused       string  `1` the queue is paused, `0` it goes on, empty: as before
 -- ARGV[2]  concurrency  string  the limit from now on, `0` for none, empty: as before
 -- ARGV[3]  rate         string  `count perMs burst` from now on, `0` for none, also none of a handler's; empty: as before
 -- ARGV[4]  names        string  one per line: name, concurrency and paused as above, but `-`: as before
+-- ARGV[5]  askedAt      string  the instant at which the caller requested this, epoch microseconds; empty: only the reply is wanted, which is now
 --
--- Reply     1  the limits are as they should be
---           0  more than 100 names would have limits; nothing changed
+-- Reply     1     the limits are as they should be, or something newer is
+--           0     more than 100 names would have limits; nothing changed
+--           late  it was requested more than a minute ago; nothing changed
+--           else  now, in epoch microseconds
 local limits = KEYS[1]
 local wake = KEYS[2]
 local events = KEYS[3]
 local named = KEYS[4]
+local changed = KEYS[5]
 local paused = ARGV[1]
 local concurrency = ARGV[2]
 local rate = ARGV[3]
 local names = ARGV[4]
+local askedAt = ARGV[5]
 
 -- Libraries
 
 redis.call('HLEN', limits)
 redis.call('ZCARD', wake)
 redis.call('ZCARD', named)
+redis.call('HLEN', changed)
+local time = redis.call('TIME')
+local micros = time[1] * 1000000 + time[2]
+if askedAt == '' then return string.format('%.0f', micros) end
+-- A client may send it again after its call has ended.
+if micros > askedAt + 60000000 then return 'late' end
+-- A repeat does not undo what was requested later. A request of the future shows that the clock was set back.
+local stamps = {}
+local function newest(field, value, asBefore)
+  if value == asBefore then return value end
+  local last = tonumber(redis.call('HGET', changed, field) or 0)
+  if last > tonumber(askedAt) and last <= micros then return asBefore end
+  stamps[#stamps + 1] = field
+  stamps[#stamps + 1] = askedAt
+  return value
+end
+paused = newest('paused', paused, '')
+concurrency = newest('concurrency', concurrency, '')
+rate = newest('rate', rate, '')
 listen(limits)
 local wasPaused = redis.call('HEXISTS', limits, 'paused') == 1
-local time = redis.call('TIME')
-local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+local now = string.format('%.0f', math.floor(micros / 1000))
 local text
 -- Members of `named` whose names have no limits any more: nobody would remove them.
 local leaving = {}
@@ -49,6 +73,7 @@ if names ~= '' then
   end
   for name, most, isPaused in string.gmatch(names, '(%S+) (%S+) (%S+)') do
     local one = limitsOf(name)
+    most, isPaused = newest('most ' .. name, most, '-'), newest('paused ' .. name, isPaused, '-')
     if most ~= '-' then one[1] = most end
     if isPaused == '0' then one[2] = '0' elseif isPaused == '1' and one[2] == '0' then one[2] = now end
   end
@@ -85,6 +110,10 @@ if text == '' then ended[#ended + 1] = 'names' end
 if concurrency == '0' then ended[#ended + 1] = 'concurrency' end
 if rate == '0' then for _, field in ipairs({ 'rate', 'fullAt', 'heldUntil' }) do ended[#ended + 1] = field end end
 if #ended > 0 then redis.call('HDEL', limits, unpack(ended)) end
+if #stamps > 0 then
+  redis.call('HSET', changed, unpack(stamps))
+  redis.call('PEXPIRE', changed, 600000)
+end
 inBatches(leaving, function(...) redis.call('ZREM', named, ...) end)
 recordEvents(events)
 return 1
