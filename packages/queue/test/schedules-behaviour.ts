@@ -184,6 +184,7 @@ export const schedulesBehaviour = (mode: RedisMode): void => {
           { ...hourly, cron: "* * * * *" },
           { ...hourly, timezone: "UTC" },
           { cron: "61 * * * *", name: "job" },
+          { cron: "2030-01-01T00:00:00Z", name: "job" },
           { cron: "* * * * *", timezone: "Mars/Olympus", name: "job" },
           { ...hourly, startAt: 2, endAt: 1 },
           // They never run.
@@ -281,6 +282,18 @@ export const schedulesBehaviour = (mode: RedisMode): void => {
           "03-31T01:00",
           "04-01T00:30",
         ]);
+        expect(await between("0,30 2,14 * * *", "Europe/Berlin", "2024-03-30T12:45Z", "2024-03-31T18:00Z")).toEqual([
+          "03-30T13:00",
+          "03-30T13:30",
+          "03-31T01:00",
+          "03-31T12:00",
+          "03-31T12:30",
+        ]);
+        // The gap ends on the next day.
+        expect(await between("30 23 * * 5,6", "America/Nuuk", "2024-03-29T00:00Z", "2024-04-01T00:00Z")).toEqual([
+          "03-30T01:30",
+          "03-31T01:00",
+        ]);
         expect(await between("15 2 * * *", "Australia/Lord_Howe", "2024-10-04T12:00Z", "2024-10-06T18:00Z")).toEqual([
           "10-04T15:45",
           "10-05T15:30",
@@ -293,6 +306,11 @@ export const schedulesBehaviour = (mode: RedisMode): void => {
           "10-26T00:30",
           "10-27T00:30",
           "10-28T01:30",
+        ]);
+        expect(await between("30 2,14 * * *", "Europe/Berlin", "2024-10-26T12:00Z", "2024-10-27T18:00Z")).toEqual([
+          "10-26T12:30",
+          "10-27T00:30",
+          "10-27T13:30",
         ]);
         expect(await between("30 * * * *", "Europe/Berlin", "2024-10-26T23:00Z", "2024-10-27T03:00Z")).toEqual([
           "10-26T23:30",

@@ -33,8 +33,9 @@ const exceptionsKiB = {
   // listeners; carries a trace from the producer to the handler; pauses one worker; learns of cancellations by push; finds out whether a
   // thread can connect as the client does, which then renews leases.
   "@kit/queue": 30.75,
-  // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses.
-  "@kit/queue/adopt": 26.25,
+  // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses; computes runs
+  // at the changes of summer time.
+  "@kit/queue/adopt": 26.5,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is unknown.
   "@kit/queue/descriptor": 23.75,
   // Opens its queue as a queue does, and carries what that needs.

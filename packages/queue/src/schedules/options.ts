@@ -72,9 +72,10 @@ export interface ScheduleOptions {
    */
   readonly everyMs?: number | undefined;
   /**
-   * A cron expression of five fields, or six with seconds in front, as croner reads it. Needs the package `croner`. A time that the
-   * change to summer time leaves out runs at the end of the gap; one that occurs twice in autumn runs the first time. Expressions that run
-   * at each hour, or in steps of minutes, run through both.
+   * A cron expression of five fields, or six with seconds in front, as croner reads it. Needs the package `croner`. When summer time begins
+   * or ends, an expression that names hours (`30 2,14 * * *`) runs each of its times once: those that the change leaves out have one run, at
+   * the end of the gap, and one that occurs twice runs the first time. An expression that names every hour (`0,30 * * * *`) runs
+   * whenever the clock shows one of its times.
    */
   readonly cron?: string | undefined;
   /** The time zone of `cron`, by its IANA name. Without it UTC, so that all processes agree. */

@@ -9,24 +9,45 @@ export type RunAfter = (at: number) => number | undefined;
 /** The latest instant that a Date can have. */
 const latestMs = 8.64e15;
 
+const dayMs = 86_400_000;
+
 const everyAfter = (everyMs: number, base: number): RunAfter => {
   return (at) => (at < base ? base : base + (Math.floor((at - base) / everyMs) + 1) * everyMs);
 };
 
 /**
- * The runs of an expression of croner, which alone reads it.
+ * The runs of an expression, which croner alone reads. Each time that it names has one run, at the first instant at which the clock of the
+ * zone shows that time or has passed it. An expression that names every hour of the day runs whenever the clock shows one of its times.
  *
  * @throws {Error} croner is not installed, or refuses the expression. It refuses a time zone when it computes a run.
  */
 const cronAfter = async (cron: string, timezone: string, startAt: number): Promise<RunAfter> => {
-  const { Cron } = await import("croner");
-  const job = new Cron(cron, { timezone, paused: true });
+  const { Cron, CronDate, CronPattern } = await import("croner");
+  const isHourly = !new CronPattern(cron).hour.includes(0);
+  const job = new Cron(cron, { ...(isHourly ? { timezone } : { utcOffset: 0 }), paused: true });
+  const nextOf = (at: number): number | undefined => job.nextRun(new Date(at))?.getTime();
+  /** The time that the clock shows, to the second, as the instant at which a clock in UTC shows it. */
+  const shownAt = (at: number): number => {
+    const { year, month, day, hour, minute, second } = new CronDate(new Date(at), timezone);
+    return Date.UTC(year, month, day, hour, minute, second);
+  };
+  const firstShown = (time: number): number => {
+    // By the offset of the day before, which gives the first of two instants.
+    const usual = 2 * time - dayMs - shownAt(time - dayMs);
+    if (shownAt(usual) === time) return usual;
+    // The offset has changed since, and from now on the clock shows no time twice: seek the last second at which it shows an earlier one.
+    let earlier = usual - 2 * dayMs;
+    for (let step = 2 ** 18 * 1_000; step >= 1_000; step /= 2) if (shownAt(earlier + step) < time) earlier += step;
+    return earlier + 1_000;
+  };
   return (at) => {
     const from = Math.max(at, startAt - 1);
-    const next = job.nextRun(new Date(from))?.getTime();
-    // A clock that goes backwards would add the jobs of a run twice.
-    if (next !== undefined && next <= from) throw new Error("croner found a run that is not after the one before");
-    return next;
+    for (let time = nextOf(isHourly ? from : shownAt(from)); time !== undefined; time = nextOf(time)) {
+      // In the second pass through an hour, its times have run.
+      const run = isHourly ? time : firstShown(time);
+      if (run > from) return run;
+    }
+    return undefined;
   };
 };
 
