@@ -23,7 +23,10 @@ import { type RunAfter, runsOf } from "./times.js";
 
 /** Events of the schedules of a queue. */
 export interface SchedulesEvents {
-  /** This process added the jobs of due runs. If the reply of that call is lost, there is no event. */
+  /**
+   * This process added the jobs of due runs. A job whose id was in the queue before is not added again, and is named, too. If the reply of
+   * the call is lost, there is no event.
+   */
   readonly added: readonly [event: { readonly schedule: string; readonly jobs: readonly string[] }];
   /** The runs from one instant until another, both epoch ms, add no job, by the policy of the schedule. */
   readonly missed: readonly [event: { readonly schedule: string; readonly from: number; readonly to: number }];
