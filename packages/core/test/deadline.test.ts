@@ -17,12 +17,16 @@ describe("Deadline", () => {
     now.mockRestore();
   });
 
-  it("lasts a second more, once, if it passes while the event loop stands still", () => {
-    const deadline = Deadline.in(5);
-    block(400);
-    expect(deadline.remainingMs).toBeGreaterThan(500);
-    expect(deadline.stall).toMatch(/^; the event loop stood still for at least 0\.\d s$/);
-    block(1_200);
+  it.each([
+    [150, 150],
+    [1_100, 1_000],
+  ])("of %d ms lasts %d ms more, once, if it passes while the event loop stands still", (ms, moreMs) => {
+    const deadline = Deadline.in(ms);
+    block(ms + 300);
+    expect(deadline.remainingMs).toBeGreaterThan(moreMs - 50);
+    expect(deadline.at - performance.now()).toBeLessThanOrEqual(moreMs);
+    expect(deadline.stall).toMatch(/^; the event loop stood still for at least \d+\.\d s$/);
+    block(moreMs + 100);
     expect(deadline.remainingMs).toBeLessThan(0);
   });
 

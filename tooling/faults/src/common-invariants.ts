@@ -76,17 +76,17 @@ const checkRecord = (
 const isUntrue = ({ code, retryable }: Pick<Call, "code" | "retryable">): boolean =>
   code === "KIT_CLUSTER" && retryable === false;
 
-/** A longer stall, in which a deadline passes, makes it a new one. */
+/** After a longer stall, in which a deadline passes, the call goes on. */
 const stallMs = 50;
-/** The new deadline, after the event loop turns again. */
-const freshMs = 1_000;
+/** For as long as its whole time, from when the event loop turns again, and at most for this. */
+const longestExtensionMs = 1_000;
 
 const checkCall = (id: string, call: Call, stalls: readonly Span[], judge: Judge<CommonInvariant>): void => {
   const { what, name, startedAt, settledAt, dueMs, stalledMs, outcome } = call;
   const tookMs = settledAt - startedAt;
   const facts = `${tookMs.toFixed(0)} ms, due within ${dueMs.toFixed(0)} ms, stalled for ${stalledMs.toFixed(0)} ms`;
   const isStalled = stalls.some(({ from, to }) => from < settledAt && to > startedAt);
-  const isLate = tookMs > dueMs + lateMs + stalledMs + (isStalled ? freshMs : 0);
+  const isLate = tookMs > dueMs + lateMs + stalledMs + (isStalled ? Math.min(dueMs, longestExtensionMs) : 0);
   judge("U1", isLate && `${name}: ${what} of ${id} (${outcome} ${call.code ?? ""}) took ${facts}`);
   judge("U5", isUntrue(call) && `${name}: ${what} of ${id} was told that its keys lie in several slots`);
   if (outcome !== "ok")

@@ -54,7 +54,8 @@ export interface WatchOptions {
    */
   readonly pollMs?: number | undefined;
   /**
-   * Every single command settles within this many milliseconds, whatever the network does.
+   * Every single command settles within this many milliseconds, whatever the network does. If the event loop
+   * stands still at that instant, the command has up to the same time again when it turns, at most a second.
    *
    * @default 2000
    */

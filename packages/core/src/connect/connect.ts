@@ -45,7 +45,8 @@ export interface ConnectOptions {
    */
   readonly url?: string | undefined;
   /**
-   * How long to wait for a server that answers, in milliseconds. With the default the error arrives within two seconds.
+   * How long to wait for a server that answers, in milliseconds. With the default the error arrives within two seconds; if
+   * the event loop stands still at that instant, up to as long again after it turns, at most a second.
    *
    * @default 1900
    */
@@ -197,7 +198,7 @@ export const connect = async (
   };
   const address = addressText(place);
   try {
-    await firstReady(client, place, deadlineMs, deadline, signal, givenUrl === undefined);
+    await firstReady(client, place, deadline, signal, givenUrl === undefined);
     if (!asksItself && settings.enableReadyCheck === undefined)
       (client as NodeClient).options.enableReadyCheck = await untilLoaded(context, address, deadline, signal);
     if (settings.db) await checkDatabase(context, settings.db, address, deadline, signal);
@@ -290,17 +291,17 @@ const untilLoaded = async (
 const firstReady = (
   client: RedisLike,
   target: Target,
-  deadlineMs: number,
   deadline: Deadline,
   signal: AbortSignal | undefined,
   isFromEnvironment: boolean,
 ): Promise<void> => {
   const address = addressText(target);
+  const startedAt = performance.now();
   let lastError: unknown;
   return settled<void>(
     { deadline, signal },
     ({ reject }) => {
-      const seconds = (deadlineMs / 1_000).toFixed(1);
+      const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
       const reason = (lastError ? reasonOf(lastError) : "no answer") + deadline.stall;
       const message = `No Redis at ${address} after ${seconds} s (${reason}). ${hintOf(target, lastError)}${isFromEnvironment ? " REDIS_URL says where it is." : ""}`;
       reject(new KitUnavailableError(message, address, lastError && safeCause(lastError)));

@@ -3,10 +3,10 @@ const stallMs = 50;
 /** A shorter stall is usual on a busy machine, and no message names it. */
 const namedMs = 250;
 /**
- * The new deadline after a stall in which the old one passed. The first turn reads the replies that came, and sends the
- * commands that could not go out.
+ * The most that a deadline lasts longer after a stall in which it passed. The first turn reads the replies that came, and sends
+ * the commands that could not go out.
  */
-const freshMs = 1_000;
+const longestExtensionMs = 1_000;
 
 /** The latest stall of the event loop that was noticed; it may still last. */
 let stalledFrom = Infinity;
@@ -15,23 +15,24 @@ let stalledTo = -Infinity;
 /** The one end of a call, on the monotonic clock: `Date` may step, this does not. */
 export class Deadline {
   #at: number;
-  readonly #mayStall: boolean;
+  readonly #extensionMs: number;
   /** How long after the deadline the event loop stood still; 0: it did not. */
   #stalledMs = 0;
 
-  constructor(at: number, mayStall = false) {
+  /** `extensionMs`: by how much it lasts longer after a stall of the event loop in which it passed; 0: not at all. */
+  constructor(at: number, extensionMs = 0) {
     this.#at = at;
-    this.#mayStall = mayStall;
+    this.#extensionMs = extensionMs;
     // The timer shows whether the loop turns at that instant.
-    if (mayStall && at < timerAt) arm(at);
+    if (extensionMs > 0 && at < timerAt) arm(at);
   }
 
   /**
-   * The end of a wait for another process. Time in which our event loop stood still does not count: if it stands still when the
-   * deadline passes, the deadline becomes one second after it turns again. Once.
+   * The end of a wait for another process. If our event loop stands still when the deadline passes, the wait goes on when it turns
+   * again, for as long as the whole wait, and at most for a second. Once.
    */
   static in(ms: number): Deadline {
-    return new Deadline(performance.now() + ms, true);
+    return new Deadline(performance.now() + ms, Math.min(ms, longestExtensionMs));
   }
 
   /** The instant, as `performance.now()` counts. */
@@ -42,11 +43,11 @@ export class Deadline {
   get remainingMs(): number {
     const now = performance.now();
     // A timer may fire a moment early.
-    if (this.#at <= now + 1 && this.#mayStall && this.#stalledMs === 0) {
+    if (this.#at <= now + 1 && this.#extensionMs > 0 && this.#stalledMs === 0) {
       noticeStall(now);
       if (this.#at >= stalledFrom && this.#at <= stalledTo + 1) {
         this.#stalledMs = stalledTo - stalledFrom;
-        this.#at = stalledTo + freshMs;
+        this.#at = stalledTo + this.#extensionMs;
       }
     }
     return this.#at - now;

@@ -24,7 +24,8 @@ export interface AttachOptions {
 /** How an object works on its client: the options that every package has. */
 export interface ClientOptions extends AttachOptions {
   /**
-   * Every single command settles within this many milliseconds, whatever the network does: 1 to 86,400,000 (a day).
+   * Every single command settles within this many milliseconds, whatever the network does: 1 to 86,400,000 (a day). If
+   * the event loop stands still at that instant, the command has up to the same time again when it turns, at most a second.
    *
    * @default 2000
    */

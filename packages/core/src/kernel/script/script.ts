@@ -77,7 +77,8 @@ export interface ScriptSpec<Keys extends readonly string[], Args extends readonl
 /** How one call of a script behaves. */
 export interface RunOptions {
   /**
-   * The promise settles within this many milliseconds.
+   * The promise settles within this many milliseconds. If the event loop stands still at that instant, the call has up to the same
+   * time again when it turns, at most a second.
    *
    * @default 2000
    */
