@@ -88,7 +88,6 @@ describe("channels of the inbox", () => {
     await publish("open:1", "1");
     await until(() => heard.length === 1);
     expect(states).toEqual(["open", "down", "open"]);
-    inbox.close();
     await client.close();
   });
 });

@@ -85,15 +85,20 @@ describe("inbox", () => {
     expect(await inbox.open(Deadline.in(20_000))).toBe(true);
   });
 
-  it("knows that channels are forbidden to its user, and hears when that ends", async () => {
+  it("reports that channels are forbidden to its user, and opens when a right is granted later", async () => {
     await redis.server.call("ACL", "SETUSER", "ada", "on", ">pw", "~*", "resetchannels", "+@all");
     redis.defer(() => redis.server.call("ACL", "DELUSER", "ada"));
     const client = await own(redis, { url: redis.url.replace("redis://", "redis://ada:pw@") });
     const inbox = await openInbox(redis, client);
     expect([inbox.isOpen, inbox.isForbidden, inbox.state]).toEqual([false, true, "forbidden"]);
-    await redis.server.call("ACL", "SETUSER", "ada", "allchannels");
-    await redis.server.call("CLIENT", "KILL", "USER", "ada");
+    const states: string[] = [];
+    inbox.listen(`${redis.prefix}:news`, { message: () => undefined, state: (state) => states.push(state) });
+    await until(() => states.length > 0);
+    await redis.server.call("ACL", "SETUSER", "ada", `&${inbox.channel}`);
     await until(() => inbox.isOpen);
+    await redis.server.call("ACL", "SETUSER", "ada", "allchannels");
+    await until(() => states.length > 1);
+    expect(states).toEqual(["forbidden", "open"]);
     inbox.close();
     await client.close();
   });

@@ -17,8 +17,9 @@ const exceptionsKiB = {
   // Positions that reach other devices, and one's own messages that are never unread, also after joining again.
   "@kit/chat": 22.75,
   // Connections that follow the client behind one address, and on a Cluster whose nodes come and go; outcomes that stay true
-  // when a client sends again by itself, or the event loop stands still; errors that name the remedy.
-  "@kit/core": 17.75,
+  // when a client sends again by itself, or the event loop stands still; pushes that are tried again where they were forbidden;
+  // errors that name the remedy.
+  "@kit/core": 18,
   // One request for each command, and nothing else.
   "@kit/core/http": 2,
   // The life of an object and the rules of options, which each package had for itself; clients without connections.

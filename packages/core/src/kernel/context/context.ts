@@ -102,7 +102,7 @@ export class ClientContext {
 
   /**
    * Whether the server is a Cluster, by INFO and not by the client's class. Each caller asks with its own deadline until it is
-   * known. Where INFO is forbidden the result is true, since a Cluster permits less.
+   * known. Where INFO is forbidden the result is true, since a Cluster permits less; it stays so when the right is granted later.
    */
   async isCluster(deadlineMs: number): Promise<boolean> {
     const what = "INFO cluster";

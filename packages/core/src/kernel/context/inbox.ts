@@ -5,6 +5,7 @@ import { isForbidden } from "../base/errors.js";
 import { answered, DedicatedConnection } from "../connection/dedicated.js";
 import { leadsElsewhere } from "../connection/server-id.js";
 import { watchNode } from "../execution/node-watch.js";
+import { backoffMs } from "../base/retry.js";
 import { newToken } from "../base/token.js";
 
 /** Whether messages of a channel arrive now. Where subscribing is `forbidden`, listeners have to poll. */
@@ -25,6 +26,10 @@ const openingMs = 5_000;
 const aliveMs = 1_000;
 /** How long a checked connection has to reply, in milliseconds, while a waiter depends on it. */
 const answerMs = 1_000;
+
+/** The longest pauses between two tries to subscribe where that is forbidden: from a second at first to half a minute on average. */
+const firstRetryMs = 1_000;
+const longestRetryMs = 60_000;
 
 interface Channel {
   readonly listeners: Set<ChannelListener>;
@@ -55,6 +60,8 @@ export class Inbox {
   readonly #channels = new Map<string, Channel>();
   #checking: Promise<void> | undefined;
   #checkTimer: NodeJS.Timeout | undefined;
+  #retryTimer: NodeJS.Timeout | undefined;
+  #refusals = 0;
   /** When the connection last received something (monotonic). */
   #heardAt = -Infinity;
   #state: "closed" | "opening" | "open" | "forbidden" = "closed";
@@ -238,7 +245,8 @@ export class Inbox {
   /** The client was ended: no message arrives until it is connected again and a wait or a listener begins. */
   suspend(): void {
     clearTimeout(this.#checkTimer);
-    this.#checkTimer = undefined;
+    clearTimeout(this.#retryTimer);
+    this.#checkTimer = this.#retryTimer = undefined;
     this.#down();
     this.#state = "closed";
     this.#dedicated.suspend();
@@ -275,38 +283,43 @@ export class Inbox {
   async #enter(connection: NodeClient, check: Promise<boolean>): Promise<void> {
     if (this.#isAway) return;
     const [answer, mayPublish, isProven] = await Promise.all([
-      this.#ask(connection, this.channel),
+      subscribe(connection, this.channel),
       this.#mayPublish(this.channel),
       check,
     ]);
     // It was closed, replaced, or left again, while the replies were under way.
     if (answer === "broken" || !isProven || this.#isAway || this.#dedicated.client !== connection) return;
     this.#state = answer === "open" && mayPublish ? "open" : "forbidden";
+    if (this.isForbidden) this.#retryLater();
     this.#heardAt = performance.now();
     this.#dedicated.proven();
     for (const settle of [...this.#opening]) settle();
     for (const listener of this.#resubscribed) listener();
   }
 
-  /** Subscribes. A connection on which that fails is ended, and the next one tries again. */
-  async #ask(connection: NodeClient, channel: string): Promise<"open" | "forbidden" | "broken"> {
-    const subscribed = connection.subscribe(channel);
-    await answered(subscribed, () => destroySocket(connection));
-    const refusal = await subscribed.then(
-      () => undefined,
-      (error: unknown) => error,
-    );
-    if (refusal === undefined) return "open";
-    if (isForbidden(refusal)) return "forbidden";
-    destroySocket(connection);
-    return "broken";
-  }
-
   async #join(connection: NodeClient, name: string, channel: Channel): Promise<void> {
-    const answer = await this.#ask(connection, name);
+    const answer = await subscribe(connection, name);
     if (answer === "broken" || this.#dedicated.client !== connection || this.#channels.get(name) !== channel) return;
+    if (answer === "forbidden") this.#retryLater();
+    // A try in vain is no news. Another `open` is.
+    if (answer === "forbidden" && channel.state === answer) return;
     channel.state = answer;
     for (const { state } of [...channel.listeners]) state(answer);
+  }
+
+  /** Tries what is forbidden again: no event announces a right that is granted later. The next connection tries by itself. */
+  #retryLater(): void {
+    this.#retryTimer ??= setTimeout(
+      () => {
+        this.#retryTimer = undefined;
+        const connection = this.#dedicated.client;
+        if (!connection) return;
+        if (this.isForbidden) void this.#enter(connection, Promise.resolve(true));
+        for (const [name, channel] of this.#channels)
+          if (channel.state === "forbidden") void this.#join(connection, name, channel);
+      },
+      backoffMs(++this.#refusals + 1, firstRetryMs, longestRetryMs),
+    ).unref();
   }
 
   async #ping(): Promise<void> {
@@ -335,3 +348,17 @@ export class Inbox {
     this.#expected.get(message.slice(0, tab))?.(message.slice(tab + 1));
   }
 }
+
+/** Subscribes. A connection on which that fails is ended, and the next one tries again. */
+const subscribe = async (connection: NodeClient, channel: string): Promise<"open" | "forbidden" | "broken"> => {
+  const subscribed = connection.subscribe(channel);
+  await answered(subscribed, () => destroySocket(connection));
+  const refusal = await subscribed.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+  if (refusal === undefined) return "open";
+  if (isForbidden(refusal)) return "forbidden";
+  destroySocket(connection);
+  return "broken";
+};
