@@ -156,7 +156,7 @@ export class QueueCommands {
   ): Promise<scripts.AddReply> {
     const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
     const { durable: replication } = this.#settings;
-    const keys = answeredTo.length === 0 ? this.#keysOfAdd : this.#keysOfOnce(answeredTo, args.plan);
+    const keys = /\t[u?]/.test(args.plan) ? this.#keysOfOnce(answeredTo, args.plan) : this.#keysOfAdd;
     if (!replication) return await scripts.add.run(this.context, keys, args, { deadlineMs });
     const durability = { ...replication, key: this.keys.jobs, deadlineMs };
     const { value, outcome, why } = await durable(this.context, durability, (scope) =>

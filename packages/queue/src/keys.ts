@@ -104,5 +104,5 @@ export const queueKeys = (prefix: string, name: string): QueueKeys => {
 /** The keys `once` of `add.lua`. `answered`: those of the producers whose answers it needs; `isKeyed`: a job has a key of its own. */
 export const onceKeys = (keys: QueueKeys, answered: readonly string[], isKeyed: boolean): readonly string[] => {
   const { leases, dead, unique, failures, suspended } = keys;
-  return [leases, dead, ...answered, ...(isKeyed ? [unique, failures] : []), suspended];
+  return [leases, dead, failures, suspended, ...(isKeyed ? [unique] : []), ...answered];
 };

@@ -215,7 +215,7 @@ export const queueRules = {
 export interface AddOptions {
   /**
    * An id of your own, 1 to 128 characters. While a job with that id is ready, delayed, active or dead, adding it again does
-   * nothing and gives the same id.
+   * nothing and gives the same id. A job that has expired, and that no worker has, is replaced.
    */
   readonly id?: string | undefined;
   /**
@@ -267,7 +267,8 @@ export interface AddOptions {
   readonly timeoutMs?: number | undefined;
   /**
    * How long the job may wait to be taken, in milliseconds of the server's clock, from its add, or from the instant at which it is due. If no
-   * worker has taken it by then, it does not run. A job that has run before does not expire.
+   * worker has taken it by then, it does not run, and makes way for a new job of its `id` or key. A job that has run before does not
+   * expire.
    *
    * @default that of the queue
    */

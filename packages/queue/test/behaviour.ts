@@ -18,7 +18,7 @@ import {
   type WorkerEvents,
 } from "../src/index.js";
 import { type QueueAddress, setPriority } from "../src/manage/index.js";
-import { answeredKey, keyHead, repliesKey, takenKey } from "../src/keys.js";
+import { answeredKey, keyHead, onceKeys, repliesKey, takenKey } from "../src/keys.js";
 import * as looks from "../src/manage/scripts.js";
 import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
@@ -1350,14 +1350,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         ranked: fixture().keysOf(name).prioritised,
         replies: repliesKey(keyHead(redis.prefix, name), "c"),
         taken: takenKey(keyHead(redis.prefix, name), takeId),
-        once: [
-          fixture().keysOf().leases,
-          fixture().keysOf().dead,
-          answeredKey(keyHead(redis.prefix, name), "AAAAAAAAA"),
-          fixture().keysOf().unique,
-          fixture().keysOf().failures,
-          fixture().keysOf().suspended,
-        ],
+        once: onceKeys(fixture().keysOf(), [answeredKey(keyHead(redis.prefix, name), "AAAAAAAAA")], true),
       });
       const seed = async (): Promise<void> => {
         const { jobs, leases, dead, failures, replies, taken, unique } = keys();

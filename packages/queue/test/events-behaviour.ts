@@ -124,6 +124,8 @@ export const eventsBehaviour = (mode: RedisMode): void => {
       await removeJob(redis.client, address(), removed);
       await rescheduleJob(redis.client, address(), moved, { delayMs: 700_000 });
       const expired = await queue.add("job", 4, { expiresMs: 1 });
+      const renewed = { id: "renewed", expiresMs: 1 };
+      await queue.add("job", 5, renewed);
       await pauseQueue(redis.client, address());
       await pauseQueue(redis.client, address());
       const worker = work(queue, async (job) => {
@@ -131,8 +133,9 @@ export const eventsBehaviour = (mode: RedisMode): void => {
         await promise;
       });
       await fixture.untilIdle(1);
+      await eventually(async () => expect(await queue.addOnce("job", 6, renewed)).toMatchObject({ isAdded: true }));
       await resumeQueue(redis.client, address());
-      await until(all, "expired");
+      await until(all, "expired", 3);
       await promoteJob(redis.client, address(), promoted);
       await runs.until(1);
       expect(await cancelJob(redis.client, address(), promoted)).toBe("cancelled");
@@ -144,6 +147,7 @@ export const eventsBehaviour = (mode: RedisMode): void => {
       expect(typesOf(all, promoted)).toEqual(["added", "ready", "active", "cancelled"]);
       expect(typesOf(all, moved)).toEqual(["added", "delayed", "removed"]);
       expect(typesOf(all, expired)).toEqual(["added", "active", "expired"]);
+      expect(typesOf(all, "renewed")).toEqual(["added", "expired", "added", "active", "expired"]);
       expect(all.map(({ type }) => type).filter((type) => /^(?:paused|resumed)$/.test(type))).toEqual([
         "paused",
         "resumed",

@@ -10,15 +10,9 @@ import { fixtureOf, name, permanentKeys, Runs } from "./harness.js";
 describe("a job that expires", () => {
   const redis = useRedis(vitest, { permanentKeys });
   const fixture = fixtureOf(redis);
-  const { make, work } = fixture;
+  const { make, work, age } = fixture;
   const long = { expiresMs: 600_000 };
   const address = () => ({ queue: name, prefix: redis.prefix });
-  /** Lets a job have been added in 1970. */
-  const age = async (id: string): Promise<void> => {
-    const { jobs } = fixture.keysOf();
-    const blob = (await fixture.db.hget(jobs, id))!;
-    await fixture.db.hset(jobs, id, blob.replace(/^\w+/, "k1"));
-  };
 
   it("does not run once its time is over, is not completed, and is gone", async () => {
     const [queue, runs, expired] = [make(long), new Runs(), [] as unknown[]];

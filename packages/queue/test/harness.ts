@@ -68,6 +68,8 @@ export interface QueueFixture {
   untilEmpty(name?: string): Promise<void>;
   /** Waits until so many workers wait for work. */
   untilIdle(workers: number): Promise<void>;
+  /** Lets a job have been added in 1970. */
+  age(id: string): Promise<unknown>;
   /** Ends all leases now, on the server. */
   expireLeases(name?: string): Promise<void>;
 }
@@ -139,6 +141,10 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): QueueFixt
         const waiting = lists.join("").match(/cmd=bzpopmin/g)?.length ?? 0;
         if (waiting !== workers) throw new Error(`${String(waiting)} wait, not ${String(workers)}`);
       });
+    },
+    age: async (id) => {
+      const { jobs } = keysOf();
+      return await db().hset(jobs, id, (await db().hget(jobs, id))!.replace(/^\w+/, "k1"));
     },
     expireLeases: async (own) => {
       const { leases } = keysOf(own);

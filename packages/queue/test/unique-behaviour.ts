@@ -352,7 +352,7 @@ export const uniqueBehaviour = (mode: RedisMode): void => {
       await runs.until(1);
       const { id } = await add("second", { expiresMs: 600_000 });
       const { jobs } = fixture.keysOf();
-      await fixture.db.hset(jobs, id, (await fixture.db.hget(jobs, id))!.replace(/^\w+/, "k1"));
+      await fixture.age(id);
       const [seconds, micros] = (await (await fixture.nodeOf()).call("TIME")) as [string, string];
       free();
       await runs.until(2);
@@ -361,6 +361,54 @@ export const uniqueBehaviour = (mode: RedisMode): void => {
       expect(Number(from)).toBeGreaterThanOrEqual(Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000));
       free();
       await fixture.untilEmpty();
+    });
+
+    it("makes way for a fresh one, in its place, once it has expired and nobody has it; an own id does, too", async () => {
+      const queue = make({ maxAttempts: 2, backoff: { firstMs: 600_000, jitter: 0 } });
+      const own = (data: unknown, options: Pick<AddOptions, "expiresMs">): Promise<AddedOnce> =>
+        queue.addOnce("job", data, { id: "own", priority: 3, ...options });
+      const old = { expiresMs: 600_000 };
+      for (const add of [adding(queue), own]) {
+        const { id } = await add("old", old);
+        await fixture.age(id);
+        const added = { id, isAdded: true };
+        expect([await add("fresh", old), await add("no", {})]).toEqual([added, { id, isAdded: false, state: "ready" }]);
+        await fixture.age(id);
+        // In one call.
+        const several = [add("late", {}), add("no", {})];
+        expect(await Promise.all(several)).toEqual([added, { id, isAdded: false, state: "ready" }]);
+      }
+      const ready = await adding(queue, { key: "ready" })("not again", old);
+      const delayed = await adding(queue, { key: "delayed" })("old", { ...old, ...later });
+      await queue.add("job", "old", { ...old, ...later, id: "own delayed" });
+      await queue.add("job", "expires", { ...old, id: "own ready" });
+      for (const id of [ready.id, delayed.id, "own delayed", "own ready"]) await fixture.age(id);
+      // A job that is ready cannot become delayed without a search for it.
+      expect(await adding(queue, { key: "ready" })("other", later)).toMatchObject({ isAdded: true });
+      const refused = { id: "own ready", isAdded: false, state: "ready" };
+      expect(await queue.addOnce("job", "no", { ...later, id: "own ready" })).toEqual(refused);
+      expect(await adding(queue, { key: "delayed" })("renewed", later)).toEqual({ id: delayed.id, isAdded: true });
+      await queue.add("job", "own renewed", { ...later, id: "own delayed" });
+      const dues = await fixture.db.zmscore(fixture.keysOf().delayed, delayed.id, "own delayed");
+      expect(Math.min(...dues.map(Number))).toBeGreaterThan(Date.now() + 500_000);
+      for (const id of [delayed.id, "own delayed"]) await promoteJob(redis.client, address, id);
+      const [runs, expired, held] = [new Runs(), [] as unknown[], latch()];
+      redis.defer(held.open);
+      const worker = work(queue, async (job) => {
+        runs.handler(job);
+        await held.promise;
+        throw new Error("again");
+      });
+      worker.on("expired", ({ job }) => expired.push(job.data));
+      await runs.until(1);
+      const active = { id: runs.jobs[0]!.id, isAdded: false, state: "active" };
+      await fixture.db.hset(fixture.keysOf().jobs, active.id, "k1 job ukey e1\n1");
+      expect(await adding(queue)("no")).toEqual(active);
+      held.open();
+      await inPlace({ leases: 0, waiting: 0, prioritised: 0 });
+      expect(await adding(queue)("no")).toEqual({ ...active, state: "delayed" });
+      expect(runs.data.map(String).toSorted()).toEqual(["late", "late", "own renewed", "renewed"]);
+      expect(expired.map(String).toSorted()).toEqual(["expires", "not again"]);
     });
 
     it("lets its successor go on when it is drained while it waits for its next attempt", async () => {

@@ -2,7 +2,7 @@ import { useRedis } from "@kit/testing";
 import fc from "fast-check";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
-import { answeredKey, keyHead, queueKeys, takenKey } from "../src/keys.js";
+import { answeredKey, keyHead, onceKeys, queueKeys, takenKey } from "../src/keys.js";
 import * as scripts from "../src/scripts/index.js";
 import { permanentKeys } from "./harness.js";
 
@@ -70,7 +70,7 @@ const play = async (actions: readonly Action[]): Promise<void> => {
     const answered = answeredKey(head, "AAAAAAAAA");
     const { answers } = await scripts.add.run(
       redis.client,
-      { ...keys, once: [keys.leases, keys.dead, answered, keys.unique, keys.failures, keys.suspended] },
+      { ...keys, once: onceKeys(keys, [answered], true) },
       {
         producer: "AAAAAAAAA",
         sequence,

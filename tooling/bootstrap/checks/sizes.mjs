@@ -30,17 +30,17 @@ const exceptionsKiB = {
   "@kit/logship": 33.25,
   // Checks its server again after each lost connection; records each take, and looks for idle workers; says whether an add
   // added, also when it is repeated; lets a handler snooze its job; learns that a job was cancelled; adds one job of a key, or
-  // the last; keeps to the limits of the queue and of names of jobs, and wakes when a rate lets the next job begin; records events for
+  // the last, also in place of one that has expired; keeps to the limits of the queue and of names of jobs, and wakes when a rate lets the next job begin; records events for
   // listeners; carries a trace from the producer to the handler; pauses one worker; learns of cancellations by push; finds out whether a
   // thread can connect as the client does, which then renews leases.
-  "@kit/queue": 30.75,
+  "@kit/queue": 31,
   // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses; computes runs
   // at the changes of summer time.
-  "@kit/queue/adopt": 26.5,
+  "@kit/queue/adopt": 26.75,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is unknown.
   "@kit/queue/descriptor": 23.75,
   // Opens its queue as a queue does, and carries what that needs.
-  "@kit/queue/schedules": 20.75,
+  "@kit/queue/schedules": 21,
   "@kit/stats": 24,
   "@kit/testing": null,
 };

@@ -3,8 +3,8 @@ import { milliseconds } from "./backoff.js";
 import { idText } from "./ids.js";
 
 /**
- * How many jobs of one key a queue has. A job has the key until it is done, dead or removed, and while it waits for a next attempt or
- * runs again after a crash.
+ * How many jobs of one key a queue has. A job has the key until it is done, dead, removed or expired, and while it waits for a next attempt
+ * or runs again after a crash.
  */
 export interface Unique {
   /** The key, 1 to 128 characters. Jobs of the same key stand for the same work. */

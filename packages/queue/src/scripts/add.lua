@@ -9,28 +9,28 @@
 -- KEYS[6]  producers    zset     producer to the sequence number of its last call
 -- KEYS[7]  limits       hash     what keeps jobs from beginning; `listened`
 -- KEYS[8]  events       stream   what happened, for those who listen
--- KEYS[n]  once         any      only if a job has the word `?`: `leases` and `dead`, then the stored answers of this producer,
---                                and of the producer in the word `o` of each such job; then `unique` and `failures`, if a job has the
---                                word `k`; then `suspended`
+-- KEYS[n]  once         any      only if a job has the word `u` or `?`: `leases`, `dead`, `failures` and `suspended`; then `unique`, if a
+--                                job has the word `k`; then, if one has the word `?`, the stored answers of this producer, and of
+--                                the producer in the word `o` of each such job
 -- ARGV[1]  producer     string   9 characters; the ids of its jobs are these, a dot and a count in base 36
 -- ARGV[2]  sequence     integer  number of this call; calls of one producer come in order
 -- ARGV[3]  isNew        integer  1: this producer has not called for an hour; the oldest producers are dropped
 -- ARGV[4]  plan         string   one line per job: its id, then a tab before each word: `l` to the front, `p-1` priority, `d500` ms
---                                to wait, `@1700000000000` due instant, `u` only if there is no job of this id, `oNAME:5` only
---                                if call 5 of producer NAME did not arrive, which then is refused for ever, `?` reply with
---                                whether it was added, `?-` without a search. Without words the job goes to the end of `waiting`.
---                                `kKEY` only if no job has this key, and always with `?`: `w5000` the key stays taken for so many ms,
+--                                to wait, `@1700000000000` due instant, `u` only if there is no job of this id but one that has
+--                                expired, `oNAME:5` only if call 5 of producer NAME did not arrive, which then is refused for ever,
+--                                `?` reply with whether it was added, `?-` without a search. Without words the job goes to the end of
+--                                `waiting`. `kKEY` only if no job has this key, and always with `?`: `w5000` the key stays taken for so many ms,
 --                                `e` also after an add that is refused; `r` a ready or delayed job gets the blob instead, and an active
 --                                one a successor
 -- ARGV[n]  blobs        string   header and payload of each
 --
--- Reply     now                  server time, epoch ms; all jobs are stored, now or by an earlier arrival of this call
---           now, answers         the same as text, if a job has the word `?`; then a line for each such job in order, with its id, a
---                                tab, and `added` or where the job of this id was: `ready`, `active`, `delayed`, `dead`;
---                                `unsure` ready or active, if more than 1,000 are active; `lost` in no list of work, if no search
---                                of `waiting` or `suspended` is needed to find out; `gone` if an earlier call had the job and its answer is no
---                                longer stored. If a job has its key: the same of that job, `ended`, or `held` without a search; a tab
---                                and its id; a tab and `r` if it has the blob now
+-- Reply     now, answers         server time, epoch ms; all jobs are stored, now or by an earlier arrival of this call. Then a line
+--                                for each job with the word `?`, in order, with its id, a tab, and `added` or where the job of this id
+--                                was: `ready`, `active`, `delayed`, `dead`; `unsure` ready or active, if more than 1,000 are active;
+--                                `lost` in no list of work, if no search of `waiting` or `suspended` is needed to find out; `gone` if
+--                                an earlier call had the job and its answer is no longer stored. If a job has its key: the same of that
+--                                job, `ended`, or `held` without a search; a tab and its id; a tab and `r` if it has the blob now. With
+--                                `added` that id is of a job that had expired, and has the blob now
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -61,23 +61,22 @@ else
   redis.call('ZCARD', prioritised)
   first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 end
-local leased = 0
-local unique, failures
-if once[1] then
-  leased = redis.call('ZCARD', once[1])
-  redis.call('ZCARD', once[2])
-  local last = #once - 1
-  redis.call('ZCARD', once[#once])
+local leases, dead, failures, suspended = unpack(once, 1, 4)
+local stored, unique, leased = { unpack(once, 5) }, nil, 0
+if leases then
+  leased = redis.call('ZCARD', leases)
+  redis.call('ZCARD', dead)
+  redis.call('HLEN', failures)
+  redis.call('ZCARD', suspended)
   if string.find(plan, '\tk', 1, true) then
-    unique, failures, last = once[last - 1], once[last], last - 2
+    unique, stored = stored[1], { unpack(stored, 2) }
     redis.call('HLEN', unique)
-    redis.call('HLEN', failures)
   end
-  for i = 3, last do redis.call('GET', once[i]) end
+  for i = 1, #stored do redis.call('GET', stored[i]) end
 end
 
 if redis.call('ZADD', producers, 'GT', 'CH', sequence, producer) == 0 then
-  return once[1] and now .. (string.match(redis.call('GET', once[3]) or '', '^' .. sequence .. '(\n.*)') or '') or now
+  return now .. (string.match(stored[1] and redis.call('GET', stored[1]) or '', '^' .. sequence .. '(\n.*)') or '')
 end
 if isNew == '1' then
   redis.call('PEXPIRE', producers, 86400000)
@@ -116,17 +115,18 @@ local isEarlier, ready, fields, added = false, {}, {}, {}
 local active
 local function stateOf(id)
   if added[id] then return added[id] end
-  if redis.call('ZSCORE', once[2], id) then return 'dead' end
+  if redis.call('ZSCORE', dead, id) then return 'dead' end
   local entry = entryOfBlob(id, redis.call('HGET', jobs, id))
-  if redis.call('ZSCORE', delayed, entry) then return 'delayed' end
+  local due = redis.call('ZSCORE', delayed, entry)
+  if due then return 'delayed', tonumber(due) end
   if redis.call('ZSCORE', prioritised, id) then return 'ready' end
   if not active then
     active = {}
-    for _, member in ipairs(redis.call('ZRANGE', once[1], 0, 999)) do active[leasedEntry(member)] = true end
+    for _, member in ipairs(redis.call('ZRANGE', leases, 0, 999)) do active[leasedEntry(member)] = true end
   end
   if active[entry] then return 'active' end
   if leased > 1000 then return entry == id and 'unsure' or 'active' end
-  return (entry == id or redis.call('ZCARD', once[#once]) > 0) and 'ready' or 'lost'
+  return (entry == id or redis.call('ZCARD', suspended) > 0) and 'ready' or 'lost'
 end
 
 local function delay(entry, due)
@@ -152,14 +152,40 @@ local function replace(held, former, blob, due)
   end
 end
 
+-- Whether an expired job that no worker has gets this blob. Its entry stays where it is, so no list of work is searched. A job with a
+-- record, and one that waits for the end of another, does not expire. Nil: it is ready, so it cannot wait for this due instant.
+local function renew(id, blob, due)
+  if added[id] then return false end
+  local former = redis.call('HGET', jobs, id)
+  local addedAt, wait, from = string.match(former, '^(%S+) %S+[^\n]- e(%d+)@?(%d*)')
+  if not wait or math.max(tonumber(addedAt, 36), tonumber(from) or 0) + wait >= now then return false end
+  local state, dueAt = stateOf(id)
+  local isHeld = state ~= 'ready' and (dueAt or behind) >= behind
+  if isHeld or redis.call('HEXISTS', failures, id) == 1 then return false end
+  if state == 'ready' and due > now then return nil end
+  replace({ id = id }, former, blob, due)
+  added[id] = state
+  tell('expired', id)
+  tell('added', id, nameOf(blob), state)
+  return true
+end
+
 -- `added` if a job may be added, or the state of the job that has its key; the id of either; `r` if that was replaced, `n` if the job is
 -- its successor.
 local claims = 0
 local function claim(word, id, blob, due)
   claims = claims + 1
   local key, till = word.k, word.w and now + word.w or 0
-  local held = holderOf(unique, jobs, once[2], key)
-  if not held.id and (held.till <= now or redis.call('ZSCORE', once[2], held.last)) then
+  local held = holderOf(unique, jobs, dead, key)
+  if held.id and held.till <= now and not word.r then
+    local isRenewed = renew(held.id, blob, due)
+    if isRenewed then
+      takeKey(key, held.id, till, '')
+      return 'added', held.id
+    end
+    if isRenewed == nil then held.id = nil end
+  end
+  if not held.id and (held.till <= now or redis.call('ZSCORE', dead, held.last)) then
     takeKey(key, id, till, '')
     return 'added', id
   end
@@ -181,7 +207,7 @@ local function claim(word, id, blob, due)
   return state, held.id or held.last
 end
 
-local answers, answered = '', 3
+local answers, answered = '', 1
 for i, id in ipairs(ids) do
   local word = {}
   for letter, value in string.gmatch(words[i], '\t(.)([^\t]*)') do word[letter] = value end
@@ -194,7 +220,7 @@ for i, id in ipairs(ids) do
     local repeated = word.o .. ':' .. id
     if wantsAnswer then
       answered = answered + 1
-      before = string.match(redis.call('GET', once[answered]) or '', '^' .. number .. '\n.*') or number
+      before = string.match(redis.call('GET', stored[answered]) or '', '^' .. number .. '\n.*') or number
     end
     if redis.call('ZSCORE', producers, former) == number or redis.call('ZSCORE', producers, repeated) then
       isStored = true
@@ -208,16 +234,16 @@ for i, id in ipairs(ids) do
       redis.call('ZADD', producers, number, repeated)
     end
   end
-  if not isStored and word.u and (added[id] or redis.call('HEXISTS', jobs, id) == 1) then
-    isStored = true
-    if wantsAnswer then answer = added[id] or stateOf(id) end
-  end
   local entry = entryOf(id, tonumber(word.p or 0))
   local due = word.d and now + word.d or tonumber(word['@'] or now)
+  if not isStored and word.u and (added[id] or redis.call('HEXISTS', jobs, id) == 1) then
+    isStored = true
+    if not renew(id, blobs[i], due) and wantsAnswer then answer = stateOf(id) end
+  end
   if not isStored and word.k then
     due = math.min(due, behind - 1)
     local state, holder, effect = claim(word, id, blobs[i], due)
-    isStored = state ~= 'added'
+    isStored = state ~= 'added' or holder ~= id
     if isStored then answer = table.concat({ state, holder, effect }, '\t') end
     if effect == 'n' then due = due + behind end
   end
@@ -225,7 +251,7 @@ for i, id in ipairs(ids) do
     -- From here on it is a line of the reply.
     answer = '\n' .. id .. '\t' .. answer
     answers = answers .. answer
-    if before then redis.call('SET', once[answered], before .. answer, 'PX', 600000) end
+    if before then redis.call('SET', stored[answered], before .. answer, 'PX', 600000) end
   end
   if not isStored then
     if word.k then
@@ -253,10 +279,9 @@ if #ready > 0 then
   wakeWorker(wake)
 end
 if isEarlier then wakeTimers(wake) end
-if once[1] then
-  redis.call('SET', once[3], sequence .. answers, 'PX', 600000)
-  if claims > 0 then dropUnused(unique, jobs, once[2], 2 * claims, now) end
+if stored[1] then
+  redis.call('SET', stored[1], sequence .. answers, 'PX', 600000)
+  if claims > 0 then dropUnused(unique, jobs, dead, 2 * claims, now) end
 end
 recordEvents(events)
-if not once[1] then return now end
 return now .. answers
