@@ -22,6 +22,8 @@ export class Timekeeper {
   #startTimer: NodeJS.Timeout | undefined;
   /** The timer for the next start is exact, and has not fired. */
   #isStarter = false;
+  /** The instant of the last exact one, in epoch ms of the server. */
+  #startAt = 0;
 
   constructor(leaseMs: number, onDue: () => void) {
     this.#leaseMs = leaseMs;
@@ -35,14 +37,15 @@ export class Timekeeper {
   }
 
   /**
-   * Takes the instant at which the next job may begin. A worker whose own step found that none may begin yet wakes at that instant; one that
-   * only looked wakes later, in case the others are gone.
+   * Takes the instant at which the next job may begin. A worker whose own step found that none may begin yet wakes at that instant, and
+   * again if a timer fired before it; one that only looked wakes later, in case the others are gone.
    */
   observeStart({ nextStart = Infinity, nowMicros }: StepReply, isTaker: boolean): void {
     if (nextStart === Infinity || (this.#isStarter && !isTaker)) return;
     clearTimeout(this.#startTimer);
-    this.#isStarter = isTaker;
-    const later = isTaker ? 0 : startBackupMs.least + Math.random() * startBackupMs.spread;
+    this.#isStarter = isTaker || nextStart <= this.#startAt;
+    if (this.#isStarter) this.#startAt = nextStart;
+    const later = this.#isStarter ? 0 : startBackupMs.least + Math.random() * startBackupMs.spread;
     const waitMs = Math.min(longestTimerMs, Math.max(0, nextStart - nowMicros / 1_000) + later);
     this.#startTimer = setTimeout(() => {
       this.#isStarter = false;
