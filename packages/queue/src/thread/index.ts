@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { createRequire } from "node:module";
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker as Thread } from "node:worker_threads";
 import { KitError, type RedisLike } from "@kit/core";
-import { isClusterClient, type OutageReporter } from "@kit/core/toolkit";
+import { isClusterClient, lowerBoundMs, type OutageReporter } from "@kit/core/toolkit";
 import type { QueueKeys } from "../keys.js";
 import type { JobLeases, LeaseMirror } from "../work/leases.js";
 import type { ThreadOptions } from "../work/thread-options.js";
@@ -72,6 +72,22 @@ const targetOf = (redis: RedisLike, options: ThreadOptions): Target => {
 /** The clock of all threads, in milliseconds, and how far our own is ahead of it. */
 const sharedMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 const aheadMs = performance.now() - sharedMs();
+
+/**
+ * The thread has renewed these, and found that others were cancelled. Not all that are held: it does not know those of a reply that came in
+ * during the block.
+ */
+const settle = (
+  { leases, leaseMs }: Host,
+  sentAt: number,
+  renewed: ReadonlySet<string>,
+  cancelled: ReadonlySet<string>,
+): void => {
+  const until = sentAt + lowerBoundMs(leaseMs);
+  for (const job of [...leases.jobs])
+    if (cancelled.has(job.member)) leases.refused(job, true);
+    else if (renewed.has(job.member)) job.leaseUntil = Math.max(job.leaseUntil, until);
+};
 
 class HeartbeatThread {
   readonly #thread: Thread;
@@ -158,10 +174,10 @@ class HeartbeatThread {
 
   #fetch(): void {
     for (let next = receiveMessageOnPort(this.#port); next; next = receiveMessageOnPort(this.#port)) {
-      const { worker, sentAt, renewed } = next.message as Renewal;
+      const { worker, sentAt, renewed, cancelled } = next.message as Renewal;
       const host = this.#hosts.get(worker);
       if (!host) continue;
-      host.leases.renewed(sentAt + aheadMs, new Set(renewed.split("\n")));
+      settle(host, sentAt + aheadMs, new Set(renewed.split("\n")), new Set(cancelled.split("\n")));
       // Some of them may have been given up.
       host.hasNew = true;
     }

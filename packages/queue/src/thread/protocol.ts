@@ -40,6 +40,7 @@ export interface Renewal {
   readonly worker: number;
   /** When the call was sent, in milliseconds of `process.hrtime`. */
   readonly sentAt: number;
-  /** The members that were still there, one per line. */
+  /** The members that were still there, and those whose jobs were cancelled; one per line. */
   readonly renewed: string;
+  readonly cancelled: string;
 }

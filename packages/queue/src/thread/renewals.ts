@@ -107,13 +107,19 @@ export const renewals = (load: (id: string) => unknown): void => {
     try {
       const members = [...worker.members];
       const gone = new Set<string>();
+      const cancelled: string[] = [];
       for (let start = 0; start < members.length; start += mostMembers) {
         const lost = await run(worker, members.slice(start, start + mostMembers).join("\n"));
-        // A tab and the reason may follow.
-        for (const line of lost.split("\n")) gone.add(line.split("\t", 1).join(""));
+        for (const line of lost.split("\n")) {
+          // A tab and `cancelled` may follow.
+          const [member = "", reason] = line.split("\t");
+          gone.add(member);
+          if (reason) cancelled.push(member);
+        }
       }
       worker.renewedAt = sentAt;
-      port.postMessage({ worker: number, sentAt, renewed: members.filter((one) => !gone.has(one)).join("\n") });
+      const renewed = members.filter((one) => !gone.has(one)).join("\n");
+      port.postMessage({ worker: number, sentAt, renewed, cancelled: cancelled.join("\n") });
     } catch {
       // The next look tries again. If none succeeds, the leases end, as those of a process that died.
     } finally {

@@ -12,7 +12,7 @@ const renewShare = 0.75;
 export interface LeaseMirror {
   /** Leases were taken: their members, one per line. Those that end need not be named at once. */
   held(members: string): void;
-  /** Calls `renewed()` for what the thread has renewed until now. */
+  /** Prolongs the leases that the thread has renewed until now. */
   fetch(): void;
   close(): void;
 }
@@ -61,12 +61,6 @@ export class JobLeases implements ScheduledLease {
 
   get members(): string {
     return membersOf(this.#held);
-  }
-
-  /** The thread has renewed these. Not all that are held: it does not know those of a reply that came in during the block. */
-  renewed(sentAt: number, members: ReadonlySet<string>): void {
-    const until = sentAt + lowerBoundMs(this.#leaseMs);
-    for (const job of this.#held) if (until > job.leaseUntil && members.has(job.member)) job.leaseUntil = until;
   }
 
   /** Whether the lease of a job may have ended, by our own clock. Then it is lost. */
@@ -159,10 +153,8 @@ export class JobLeases implements ScheduledLease {
       const until = this.endOf(now, sentAt);
       const gone = new Set(lost);
       for (const job of jobs)
-        if (gone.has(job.member)) {
-          // The end of a job may have gone in front of this call. Its own reply says whether it was accepted.
-          if (job.state !== "ending") this.lose(job, cancelled.includes(job.member));
-        } else job.leaseUntil = this.#mirror ? Math.max(job.leaseUntil, until) : until;
+        if (gone.has(job.member)) this.refused(job, cancelled.includes(job.member));
+        else job.leaseUntil = this.#mirror ? Math.max(job.leaseUntil, until) : until;
       return true;
     } catch (error) {
       this.#commands.outage.failed("renewing", asKitError(error, "The heartbeat"));
@@ -173,6 +165,11 @@ export class JobLeases implements ScheduledLease {
   /** The lease has ended, or may have: it is renewed no more. */
   lose(job: TakenJob, isCancelled = false): void {
     if (this.#remove(job)) this.#onLost(job, isCancelled);
+  }
+
+  /** A heartbeat did not renew it. The end of a job may have gone in front of that call: its own reply says whether it was accepted. */
+  refused(job: TakenJob, isCancelled: boolean): void {
+    if (job.state !== "ending") this.lose(job, isCancelled);
   }
 
   #remove(job: TakenJob): boolean {

@@ -57,7 +57,7 @@ obey({
   ready: async () => {
     await redis.ping();
     worker = queue.work({ job }, workOptions);
-    for (const event of ["lost", "crashed", "dead"])
+    for (const event of ["lost", "cancelled", "crashed", "dead"])
       worker.on(event, (fact) => events.push([event, fact.id ?? fact.job.id]));
     worker.on("error", ({ code }) => errors.push(code));
   },
