@@ -190,6 +190,24 @@ export const batchBehaviour = (mode: RedisMode): void => {
       expect(await fixture.counts()).toMatchObject({ jobs: 4, waiting: 4, failures: 0 });
     });
 
+    it("takes in no job whose signal has aborted, and hands one back whose worker closes already", async () => {
+      const queue = make();
+      const ran: unknown[] = [];
+      const batch = batched({ size: 1 }, (jobs: readonly Job[]) => void ran.push(...jobs.map(({ data }) => data)));
+      const handler = async (job: Job): Promise<void> => {
+        await aborted(job.data === "closing" ? job.closing : job.signal);
+        await batch(job);
+      };
+      const worker = fixture.work(queue, handler, { concurrency: 2, leaseMs: 300 });
+      const [id = ""] = await queue.addAll(["cancelled", "closing"].map((data) => ({ name: "job", data })));
+      await eventually(() => expect(worker.running).toBe(2));
+      expect(await cancelJob(redis.client, { queue: name, prefix: redis.prefix }, id)).toBe("cancelled");
+      await eventually(() => expect(worker.running).toBe(1));
+      await worker.close({ timeoutMs: never });
+      expect(await fixture.counts()).toMatchObject({ jobs: 1, waiting: 1, failures: 0 });
+      expect(ran).toEqual([]);
+    });
+
     it("refuses wrong options at the call", () => {
       for (const wrong of [{ size: 0 }, { size: 1.5 }, { size: 10_001 }, { waitMs: 5 }, { size: 1, waitMs: -1 }, null])
         expect(() => batched(wrong as BatchOptions, () => undefined)).toThrow(/^Expected `/);

@@ -36,6 +36,12 @@ export const gather = (size: number, waitMs: number, run: Gathering): ((job: Job
     new Promise((settle, fail) => {
       const member = { job, settle, fail };
       const { signal, closing } = job;
+      // The caller's handler may have done something else before.
+      const over = [signal, closing].find(({ aborted }) => aborted);
+      if (over) {
+        fail(over.reason);
+        return;
+      }
       const stop = listen([signal, closing], ({ reason }) => {
         leave(member);
         fail(reason);
