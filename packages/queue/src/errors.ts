@@ -118,7 +118,7 @@ export class JobTimeoutError extends KitError {
 }
 
 /**
- * Your handler throws it to end a job: the job becomes a dead letter at once, whatever attempts it has left.
+ * Your handler throws or returns it to end a job: the job becomes a dead letter at once, whatever attempts it has left.
  *
  * @example
  * throw new UnrecoverableError("There is no such address");
@@ -133,7 +133,7 @@ export class UnrecoverableError extends KitError {
 }
 
 /**
- * Your handler throws it to run its job again after `retryAfterMs`, without an attempt: a partner replied with 429 and Retry-After. A job
+ * Your handler throws or returns it to run its job again after `retryAfterMs`, without an attempt: a partner replied with 429 and Retry-After. A job
  * can be snoozed `maxSnoozes` times, see the options of the worker; after that each snooze is a failed attempt.
  *
  * @example
@@ -153,7 +153,7 @@ export class SnoozeError extends KitError {
 }
 
 /**
- * Your handler throws it where a partner refuses all jobs of the queue for a while, not only this one: for `retryAfterMs` no worker begins any. Then
+ * Your handler throws or returns it where a partner refuses all jobs of the queue for a while, not only this one: for `retryAfterMs` no worker begins any. Then
  * this job is the first to run again, without an attempt; it counts as snoozed, see SnoozeError. Handlers that run go on.
  *
  * @example

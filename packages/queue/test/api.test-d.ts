@@ -2,7 +2,15 @@
 import type { RedisLike } from "@kit/core";
 import type { StandardSchema } from "@kit/core/config";
 import type { Cluster, Redis } from "ioredis";
-import { createQueue, type Job, type Queue, type Worker } from "../src/index.js";
+import {
+  createQueue,
+  type Job,
+  type Queue,
+  RateLimitError,
+  SnoozeError,
+  UnrecoverableError,
+  type Worker,
+} from "../src/index.js";
 import { createOrderedWorker } from "../src/ordered/index.js";
 import { batched } from "../src/batch/index.js";
 import { createSchedules } from "../src/schedules/index.js";
@@ -67,6 +75,11 @@ export const worker: Worker<Jobs> = queue.work({
     const isSame: Check<Same<typeof data, undefined>> = true;
     return isSame;
   },
+});
+queue.work({
+  email: () => new SnoozeError(5),
+  resize: async ({ data }) => (data.width > 0 ? new Uint8Array() : new UnrecoverableError("no width")),
+  cleanUp: () => new RateLimitError(5),
 });
 // @ts-expect-error a handler is missing
 queue.work({ email: () => undefined, resize: () => new Uint8Array() });

@@ -12,6 +12,7 @@ import {
   JobPayloadError,
   JobTimeoutError,
   QueueFullError,
+  RateLimitError,
   SnoozeError,
   UnrecoverableError,
   type Worker,
@@ -616,6 +617,26 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(events).toEqual([300, 0].map((ms) => [of, ms, expect.objectContaining({ code: "KIT_JOB_SNOOZED" })]));
         await fixture().untilEmpty();
         expect(await fixture().counts()).toMatchObject({ jobs: 0, failures: 0, dead: 0 });
+      });
+
+      it("takes a SnoozeError, RateLimitError or UnrecoverableError that is returned as one that is thrown, and all else as a result", async () => {
+        const queue = make({ maxAttempts: 2 });
+        const returned: Record<string, unknown> = {
+          snoozed: new SnoozeError(1),
+          limited: new RateLimitError(1),
+          hopeless: new UnrecoverableError("hopeless"),
+          error: new JobTimeoutError("job", 5),
+          nothing: null,
+        };
+        const worker = work(queue, async ({ data, snoozes }) => Promise.resolve(snoozes || returned[String(data)]));
+        const [failed, snoozed] = [[] as unknown[], [] as unknown[]];
+        worker.on("failed", ({ job, retryInMs }) => failed.push([job.data, retryInMs]));
+        worker.on("snoozed", ({ job }) => snoozed.push(job.data));
+        for (const data of ["snoozed", "limited"]) expect(await queue.call("job", data)).toBe(1);
+        expect(await rejection(queue.call("job", "hopeless"))).toMatchObject({ attempts: 1 });
+        expect(await queue.call("job", "error")).toMatchObject({ code: "KIT_JOB_TIMEOUT" });
+        expect(await queue.call("job", "nothing")).toBeNull();
+        expect([failed, snoozed]).toEqual([[["hopeless", undefined]], ["snoozed", "limited"]]);
       });
 
       it("counts snoozes beyond maxSnoozes as failed attempts, so that no job is snoozed for ever", async () => {

@@ -67,8 +67,10 @@ export class Fates {
     this.#maxResultBytes = maxResultBytes;
   }
 
-  /** Its handler has returned. */
+  /** Its handler has returned: a result, or one of the errors that mean the same thrown. */
   done(job: TakenJob, result: unknown): void {
+    const { code, snoozeMs } = wishOf(job, result);
+    if (snoozeMs !== undefined || code === unrecoverable) return this.failed(job, result);
     job.state = "ending";
     const outcome = job.header.replyTo === undefined ? undefined : outcomeOf(job.name, result, this.#maxResultBytes);
     this.#fetcher.end({ job, verdict: "done", record: "", error: undefined, outcome, result });
@@ -84,7 +86,7 @@ export class Fates {
     if (snoozeMs !== undefined && job.snoozes < this.#maxSnoozes)
       return this.#end(job, snoozeMs, error, job.failures, code);
     const attempt = job.failures + (job.isInvalid ? 0 : 1);
-    const isFinal = attempt >= header.maxAttempts || code === "KIT_JOB_UNRECOVERABLE";
+    const isFinal = attempt >= header.maxAttempts || code === unrecoverable;
     const backoff = header.backoff ?? this.#backoff;
     if (isFinal) this.#end(job, "dead", error, attempt);
     else if (snoozeMs !== undefined) this.#end(job, snoozeMs, error, attempt);
@@ -167,6 +169,7 @@ export class Fates {
 }
 
 const rateLimited = "KIT_JOB_RATE_LIMITED";
+const unrecoverable = "KIT_JOB_UNRECOVERABLE";
 
 /** The wish of a handler: the facts of an error that decide. */
 interface Wish {
@@ -176,10 +179,11 @@ interface Wish {
 }
 
 /**
- * Reads from a thrown value all that decides. It may come from another copy of this package; one that throws when it is read is an error
- * like any other.
+ * Reads from a thrown or returned value all that decides. It may come from another copy of this package; one that throws when it is read is a
+ * value like any other.
  */
 const wishOf = (job: TakenJob, error: unknown): Wish => {
+  if (Object(error) !== error) return {};
   try {
     const isHandedOver = job.isHandedOver(error);
     if (!KitError.is(error)) return { isHandedOver };

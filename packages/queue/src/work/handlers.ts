@@ -1,4 +1,5 @@
 import type { StandardSchema } from "@kit/core/config";
+import type { RateLimitError, SnoozeError, UnrecoverableError } from "../errors.js";
 import type { Job } from "./job.js";
 
 /**
@@ -67,12 +68,16 @@ export type Received<Jobs> = {
 /** A job of any name. */
 export type AnyJob<Jobs> = { readonly [Name in JobName<Jobs>]: Job<Name, JobData<Jobs, Name>> }[JobName<Jobs>];
 
+/** Errors that mean the same returned and thrown. */
+type Wish = SnoozeError | RateLimitError | UnrecoverableError;
+
 /** The return type of a handler: any type if no result was declared. */
-type Returned<Result> = [Result] extends [void] ? unknown : Result | PromiseLike<Result>;
+type Returned<Result> = [Result] extends [void] ? unknown : Result | Wish | PromiseLike<Result | Wish>;
 
 /**
  * Runs jobs of one name. An exception or a rejection is a failed attempt. The returned value goes to the caller of the job
- * (`queue.call`); without a caller it is dropped.
+ * (`queue.call`); without a caller it is dropped. A SnoozeError, RateLimitError or UnrecoverableError means the same returned as thrown; any
+ * other error that is returned is a result.
  */
 export type Handler<Jobs, Name extends JobName<Jobs>> = (
   job: Job<Name, JobData<Jobs, Name>>,
