@@ -8,7 +8,10 @@ import { dated } from "./report.js";
 /** A page of the log of a job. */
 export interface LogPage {
   readonly lines: readonly LogLine[];
-  /** How many lines are kept, and how many before them were dropped. */
+  /**
+   * How many lines are kept, and how many before them the server dropped. Of the lines that a handler writes during one call it sends the last
+   * 1,000: the others have no number, and do not count.
+   */
   readonly kept: number;
   readonly dropped: number;
 }

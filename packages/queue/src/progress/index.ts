@@ -69,7 +69,8 @@ export const reportProgress = (job: Job, value: unknown, options?: NoteOptions):
 
 /**
  * Adds a line to the log of a job; front ends read it by `readLog()` of `@kit/queue/manage`. The last 1,000 lines stay, of 64 KiB together. A
- * line is cut after 1,024 characters. Lines that are written while a call is under way travel with the next one, in order.
+ * line is cut after 1,024 characters. Lines that are written while a call is under way travel with the next one, in order;
+ * of more than 1,000 only the last, so that the others get no number.
  *
  * @returns a promise that resolves once the server has the line, as that of {@link reportProgress}.
  * @throws the errors of {@link reportProgress}. The lines of a call that failed are not written later.
