@@ -4,10 +4,13 @@ import { descriptor as semaphoreDescriptor } from "@kit/semaphore/descriptor";
 import { FaultProxy } from "@kit/testing";
 import { aclUser } from "@tooling/vitest/helpers";
 import { describe, expect, it } from "vitest";
+import { descriptorOf, knownPackages } from "../src/packages.js";
 import { doctor, emptyFolder, ids, installed, programBeside, soundPassword, started } from "./harness.js";
 
 describe("kit doctor with a user that may do little", () => {
   const grants = aclUser(lockDescriptor).grants("single");
+
+  const whole = programBeside(...knownPackages);
 
   const someFix: unknown = expect.stringMatching(/^Give the user the line/);
 
@@ -63,6 +66,15 @@ describe("kit doctor with a user that may do little", () => {
     const { of, said } = await doctor(await as(aclUser(chatDescriptor).grants("single")), [], { program });
     expect(said("permissions")).toBe("this user may do all that @kit/core and @kit/chat need");
     expect(of("permissions").severity).toBe("ok");
+  });
+
+  it.each(knownPackages)("leaves out the packages that it is not meant for, as the user of %s", async (name) => {
+    const { permissions } = (await descriptorOf(name))!;
+    const rules = aclUser({ name, permissions }).grants("single");
+    const { of } = await doctor(await as(rules), ["--skip", "throughput,connection-churn"], { program: whole });
+    expect(of("permissions").findings).toEqual([
+      { severity: "ok", text: `this user may do all that @kit/core and @kit/${name} need` },
+    ]);
   });
 
   it("catches keys that it may not touch", async () => {
