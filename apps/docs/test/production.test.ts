@@ -1,14 +1,17 @@
-// Executes the fragments for Docker and Kubernetes of production.md, without an engine.
+// Executes the ACL user of production.md, and without an engine its fragments for Docker and Kubernetes.
 import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
-import { connect } from "@kit/core";
+import { connect, type KitError } from "@kit/core";
+import { createLock } from "@kit/lock";
+import { descriptor as lockDescriptor } from "@kit/lock/descriptor";
 import { createQueue } from "@kit/queue";
 import { eventually, startRedis } from "@kit/testing";
-import { Program } from "@tooling/vitest/helpers";
+import { aclUser, Program } from "@tooling/vitest/helpers";
+import { descriptor as queueDescriptor } from "@kit/queue/descriptor";
 import { patient, said } from "./said.js";
 import { expect, it, onTestFinished } from "vitest";
 import { parse } from "yaml";
@@ -64,6 +67,50 @@ it("the lines of the Dockerfile make a worker that ends its job after SIGTERM, a
   const context = join(disk, "context");
   mkdirSync(join(context, "node_modules/leftover"), { recursive: true });
   writeProject(context, programs, ["@kit/core", "@kit/queue", "ioredis"]);
+const usersLine = "user app on >password ";
+
+/** Makes the user of these lines, lets the lock and the queue work as it, and returns the codes of their errors. */
+const errorsOf = async (...lines: readonly string[]): Promise<readonly string[]> => {
+  const server = await startRedis();
+  onTestFinished(() => server.stop());
+  for (const line of lines)
+    await server.call(
+      "ACL",
+      "SETUSER",
+      ...line
+        .replace(/^user /, "")
+        .trim()
+        .split(/\s+/),
+    );
+  const redis = await connect({ url: server.url.replace("//", "//app:password@") });
+  const codes: string[] = [];
+  const note = ({ code }: KitError): void => void codes.push(code);
+  const lock = createLock(redis).on("error", note);
+  const queue = createQueue(redis, "shop").on("error", note);
+  const job = new Promise<void>((resolve) => queue.work({ order: () => resolve() }).on("error", note));
+  await lock.using("item:42", () => queue.add("order", {}));
+  await job;
+  await lock.close();
+  await queue.close();
+  await redis.close();
+  return codes;
+};
+
+it("the ACL line is that of both packages, and lets them work", async () => {
+  const [, rules = ""] = new RegExp(`^${usersLine}(.*?)^\`\`\`$`, "ms").exec(page) ?? [];
+  const granted = rules.split(/\s+/).filter((word) => /^[~&+]/.test(word));
+  const users = [lockDescriptor, queueDescriptor].map(aclUser);
+  expect(new Set(granted)).toEqual(new Set(users.flatMap((user) => user.grants("cluster"))));
+  expect(await errorsOf(usersLine + rules)).toEqual([]);
+});
+
+it("the lines of two packages, one after the other, take rights of the first away", async () => {
+  const lines = [lockDescriptor, queueDescriptor].map(
+    (one) => `${usersLine}resetchannels -@all ${aclUser(one).grants("single").join(" ")}`,
+  );
+  expect(new Set(await errorsOf(...lines))).toEqual(new Set(["KIT_NO_PERMISSION"]));
+});
+
   const [, ignored = ""] = /Have `(\S+)` in `.dockerignore`/.exec(page) ?? [];
 
   const image = buildImage(fragment("dockerfile"), context, [ignored], join(disk, "root"));
