@@ -2,6 +2,7 @@ import { connect, type Connection } from "@kit/core";
 import type { Command } from "commander";
 import { write } from "./output.js";
 import { harmless } from "./print.js";
+import { withRights } from "./refusal.js";
 import { defaultNote, givenUrl } from "./target.js";
 import { ofWrongServer, partOfCluster } from "./wrong-server.js";
 
@@ -39,7 +40,7 @@ export const withConnection = async (
     await note(await partOfCluster(redis, url));
     await run(redis, url);
   } catch (error) {
-    throw await ofWrongServer(error, redis, url);
+    throw withRights(await ofWrongServer(error, redis, url));
   } finally {
     await redis.close();
   }

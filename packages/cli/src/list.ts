@@ -1,5 +1,6 @@
 import { type Connection, KitError } from "@kit/core";
 import { type Inspector, type Listed, nameIn, type PackageDescriptor, type Report } from "@kit/core/toolkit";
+import { isRefusal } from "./refusal.js";
 import { connectionsOf } from "./server.js";
 
 /** Keys per step, steps on each node, and names of a kind: a server replies to all of these in a few seconds at most. */
@@ -94,8 +95,12 @@ export const find = async (redis: Connection, prefix: string, kinds: readonly Ki
   }));
 };
 
-/** A damaged entry does not hide the others. */
+/** An entry that is damaged, or is another application's, does not hide the others. */
 const damage = (error: unknown): Report => {
+  if (isRefusal(error)) {
+    const summary = "not permitted to this user";
+    return { data: { error: "KIT_NO_PERMISSION" }, facts: [["damaged", summary]], summary };
+  }
   if (!KitError.is(error) || (error.code !== "KIT_KEY_TYPE" && error.code !== "KIT_LAYOUT")) throw error;
   return { data: { error: error.code }, facts: [["damaged", error.message]], summary: `damaged: ${error.message}` };
 };

@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createContactBook, createPrefixIndex } from "@kit/autocomplete";
 import { createChat } from "@kit/chat";
@@ -12,9 +12,10 @@ import { createQueue } from "@kit/queue";
 import { createSemaphore } from "@kit/semaphore";
 import { createStats } from "@kit/stats";
 import { type RedisServer, startRedis } from "@kit/testing";
+import { aclUser } from "@tooling/vitest/helpers";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { descriptorOf, knownPackages } from "../src/packages.js";
-import { emptyFolder, kit, programBeside } from "./harness.js";
+import { doctor, emptyFolder, kit, programBeside } from "./harness.js";
 
 const program = programBeside(...knownPackages);
 
@@ -154,6 +155,65 @@ describe("everything that is there", () => {
     });
     expect((await run("geoip", "lookup")).stderr).toBe("kit: Which database? city\n");
     await Promise.all(things.map((one) => one.close({ timeoutMs: 0 })));
+  });
+});
+
+describe("a user that may not do everything", () => {
+  /** A server with something of every package, and the address for a user with these rules. */
+  const furnished = async (rules: readonly string[]): Promise<{ server: RedisServer; url: string }> => {
+    const server = await startRedis({ args: ["--user", "app", "on", ">secret", ...rules] });
+    onTestFinished(() => server.stop());
+    const redis = await connect({ url: server.url });
+    onTestFinished(() => redis.close());
+    const things = await furnish(redis);
+    onTestFinished(async () => void (await Promise.all(things.map((one) => one.close({ timeoutMs: 0 })))));
+    return { server, url: server.url.replace("//", "//app:secret@") };
+  };
+  const lockRules = async (): Promise<readonly string[]> =>
+    aclUser({ name: "lock", permissions: (await descriptorOf("lock"))!.permissions }).grants("single");
+
+  it("is told which right `kit list` needs, and sees what it may read of what is there", async () => {
+    const { server, url } = await furnished(await lockRules());
+    const list = (...args: string[]) => kit(["list", ...args, "--url", url], { program });
+    const refused = await list();
+    expect(refused.code).toBe(2);
+    expect(refused.stderr).toMatch(
+      /^kit: The server refuses it: .*'scan' command.*\. Rights of the command line: kit help permissions\n$/,
+    );
+    expect(JSON.parse((await list("--json")).stdout)).toMatchObject({ error: { code: "KIT_NO_PERMISSION" } });
+    await server.client().call("ACL", "SETUSER", "app", "+scan");
+    const { code, stdout } = await list();
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/\nlock +item:42 +held by web-1[^]*\nqueue +mail +not permitted to this user\n/);
+    expect((await list("queues")).stdout).toMatch(/\nmail +not permitted to this user\n/);
+  });
+
+  it("reads all packages and changes nothing as the operator of the doctor's page", async () => {
+    const page = readFileSync(new URL("../docs/doctor.md", import.meta.url), "utf8");
+    const [, rules = ""] = /^user operator on >password (.*?)^```$/ms.exec(page) ?? [];
+    const { url } = await furnished(rules.trim().split(/\s+/));
+    const run = (...args: string[]) => kit([...args, "--url", url], { program });
+    const { stdout } = await run("list");
+    const [, , ...rows] = stdout.trimEnd().split("\n");
+    expect(rows).toHaveLength(10);
+    expect(stdout).not.toMatch(/not permitted/);
+    for (const [kind = "", name = ""] of rows.map((row) => row.split(/ {2,}/)))
+      expect(await run("inspect", kind, name, ...shards(kind))).toMatchObject({ code: 0, stderr: "" });
+    for (const words of [
+      ["queue", "list", "mail", "--state", "waiting"],
+      ["queue", "schedules", "mail"],
+      ["queue", "repair", "mail"],
+    ])
+      expect(await run(...words)).toMatchObject({ code: 0, stderr: "" });
+    const paused = await run("queue", "pause", "mail");
+    expect(paused).toMatchObject({ code: 2, stderr: expect.stringContaining("kit help permissions") as string });
+    const { of, report } = await doctor(url, ["--skip", "permissions,throughput,connection-churn"], { program });
+    for (const id of ["keys-without-expiry", "queue-paused", "queue-schedules", "slow-log"])
+      expect([id, of(id).severity]).toEqual([id, "ok"]);
+    const forbidden = report.checks.filter(({ findings }) =>
+      findings.some(({ text }) => text.startsWith("not permitted")),
+    );
+    expect(forbidden.map(({ id }) => id)).toEqual(["script-limits"]);
   });
 });
 
