@@ -205,13 +205,19 @@ describe("kit doctor on a server with one fault", () => {
     expect(said("persistence")).toMatch(/^stop-writes-on-bgsave-error is off/);
   });
 
-  it("catches a server that is nearly full", async () => {
-    const server = await started({ args: ["--maxmemory", "20mb", "--maxmemory-policy", "noeviction"] });
+  it("catches a server that is nearly full, and one that is full", async () => {
+    const server = await started({ args: ["--maxmemory-policy", "noeviction"] });
     const redis = server.client();
-    for (let at = 0; ; at++) if (!(await redis.set(`a${String(at)}`, "x".repeat(50_000)).catch(() => null))) break;
-    const { of, said } = await doctor(server.url);
-    expect(of("memory").severity).toBe("problem");
-    expect(said("memory")).toMatch(/: it is full soon/);
+    for (let at = 0; at < 400; at++) await redis.set(`theirs:${String(at)}`, "x".repeat(50_000));
+    const used = Number(/used_memory:(\d+)/.exec(await redis.info("memory"))?.[1]);
+    await redis.config("SET", "maxmemory", String(Math.round(used / 0.97)));
+    const nearly = await doctor(server.url);
+    expect(nearly.of("memory").severity).toBe("problem");
+    expect(nearly.said("memory")).toMatch(/, 9[5-9] %: it is full soon/);
+    await redis.config("SET", "maxmemory", "1500kb");
+    expect((await doctor(server.url)).said("memory")).toMatch(
+      /^2\d MB of 1\.5 MB \(maxmemory\) are used, 1\d{3} %: it is full, and refuses writes/,
+    );
   });
 
   it("catches a replica, and its link that is down", async () => {

@@ -78,4 +78,7 @@ export const roughly = (value: number): string => {
   return value >= 10 ? String(Math.round(value)) : value.toFixed(1);
 };
 
-export const megabytes = (bytes: number): string => `${String(Math.max(1, Math.round(bytes / 1_048_576)))} MB`;
+export const megabytes = (bytes: number): string => {
+  const value = bytes / 1_048_576;
+  return `${value < 10 ? value.toFixed(1) : String(Math.round(value))} MB`;
+};

@@ -18,7 +18,9 @@ export const memory: Check = {
         const share = Math.round((used / limit) * 100);
         const text = `${megabytes(used)} of ${megabytes(limit)} (maxmemory) are used, ${String(share)} %`;
         const fix = "Raise maxmemory, remove data, or add a master.";
-        if (share >= 95) found.push(problem(`${text}: it is full soon`, fix));
+        const refuses = info.get("maxmemory_policy") === "noeviction";
+        const full = `it is full, and ${refuses ? "refuses writes" : "drops keys or refuses writes"}`;
+        if (share >= 95) found.push(problem(`${text}: ${used < limit ? "it is full soon" : full}`, fix));
         else if (share > 80) found.push(warning(text, fix));
       } else if (used > machine * 0.8)
         found.push(
