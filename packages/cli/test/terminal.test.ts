@@ -321,10 +321,12 @@ describe("an address where something else than Redis listens", () => {
   ])("is reported as that of %s", async (_, make) => {
     const address = await listening(make());
     const report = await doctor(`redis://${address}`);
-    const said = (text: string): void =>
+    const said = (text: string): void => {
       expect(text.replace(/\(.*?\)/, "(…)")).toBe(
         `No Redis at ${address} after 1.9 s (…). A wrong port, or TLS on one side?`,
       );
+      expect(text).not.toMatch(/report this/);
+    };
     said(report.said("reachability"));
     expect(report.of("reachability").findings[0]?.fix).toMatch(/^Correct the port, or the scheme/);
     expect(report.code).toBe(3);

@@ -244,10 +244,13 @@ export const safeCause = (error: unknown, keepsStack = false): Error => {
 export const originOf = (error: unknown): unknown =>
   (error as { lastNodeError?: unknown } | null)?.lastNodeError ?? error;
 
-/** The reason of an error as a part of a sentence: its code, as `ECONNREFUSED`, or its message. */
+/**
+ * The reason of an error as a part of a sentence: its code, as `ECONNREFUSED`, or its message. ioredis requests a report of every
+ * reply that it cannot read, and a wrong port is the usual cause.
+ */
 export const reasonOf = (error: unknown): string => {
   const cause = safeCause(originOf(error)) as Error & { code?: string };
-  return cause.code ?? cause.message.replace(/\.$/, "");
+  return cause.code ?? cause.message.replace(/\.( Please report this\.)?$/, "");
 };
 
 /**
