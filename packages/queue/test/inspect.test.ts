@@ -311,12 +311,15 @@ describe("a job whose name looks like a priority", () => {
 
 describe("kit queue", () => {
   it.each([
-    ["dead", ["dead", "odd"]],
-    ["waiting", ["waiting"]],
-    ["prioritised", ["urgent"]],
-    ["delayed", ["delayed"]],
-    ["active", ["active"]],
-  ] as const)("lists %s jobs, without their data", async (state, expected) => {
+    ["dead", ["dead", "odd"], "died"],
+    ["waiting", ["waiting"], "added"],
+    ["prioritised", ["urgent"], "added"],
+    ["delayed", ["delayed"], "due"],
+    ["active", ["active"], "lease ends"],
+  ] as const)("lists %s jobs, without their data, and says of which instant", async (state, expected, instant) => {
+    const { table } = await reportOf("queue list", [name], { state });
+    expect(table!.columns[4]).toBe(instant);
+    for (const row of table!.rows) expect(row[4]).toMatch(/^\d{4}-.*Z$/);
     const report = await run("queue list", [name], { state });
     expect(report).toMatchObject({ state, jobs: expected.map((one) => ({ id: ids[one] })) });
     expect(JSON.stringify(report)).not.toContain("secret");

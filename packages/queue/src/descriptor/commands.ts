@@ -1,7 +1,7 @@
 import type { CliArgument, CliCommand, CliOption, CommandCall, Facts } from "@kit/core/toolkit";
 import { createQueue } from "../index.js";
 import type { StoredError } from "../failure.js";
-import { isQueue, jobFacts, readyOf, unknownQueue } from "./inspect.js";
+import { atNames, isQueue, jobFacts, readyOf, unknownQueue } from "./inspect.js";
 import {
   cancelJob,
   drainQueue,
@@ -21,18 +21,23 @@ import {
 
 const queueArgument: CliArgument = { name: "queue", about: "name of the queue", listedIn: "queues" };
 const idArgument: CliArgument = { name: "id", about: "id of the job; kit queue list QUEUE shows ids" };
-const columns = ["id", "name", "attempts", "crashes", "at", "error"];
-const rowOf = ({ id, name, attempts, crashes, at, error }: JobFacts): readonly string[] => [
-  id,
-  name,
-  String(attempts),
-  String(crashes),
-  at ?? "",
-  error?.message.split("\n", 1)[0] ?? "",
-];
-const tableOf = (jobs: readonly JobFacts[]): { columns: readonly string[]; rows: readonly (readonly string[])[] } => ({
-  columns,
-  rows: jobs.map(rowOf),
+
+/** The instant that a list shows of its jobs. Ready ones have none of their state: it shows when they were added. */
+const instants = { ...atNames, waiting: "added", prioritised: "added", suspended: "added" } as const;
+
+const tableOf = (
+  jobs: readonly JobFacts[],
+  state: ListedState = "dead",
+): { columns: readonly string[]; rows: readonly (readonly string[])[] } => ({
+  columns: ["id", "name", "attempts", "crashes", instants[state], "error"],
+  rows: jobs.map(({ id, name, attempts, crashes, at, addedAt, error }) => [
+    id,
+    name,
+    String(attempts),
+    String(crashes),
+    (instants[state] === "added" ? addedAt : at) ?? "",
+    error?.message.split("\n", 1)[0] ?? "",
+  ]),
 });
 
 const pageSize = 100;
@@ -65,7 +70,7 @@ const listCommand: CliCommand = {
     await output.report({
       data: { queue, state, jobs, next: next ?? null },
       facts: [[state, `${jobs.length === 0 ? "none here" : `${String(jobs.length)} shown`}${more}`]],
-      table: jobs.length === 0 ? undefined : tableOf(jobs),
+      table: jobs.length === 0 ? undefined : tableOf(jobs, state),
     });
     return undefined;
   },

@@ -75,7 +75,8 @@ const queueFacts = (queue: string, seen: Overview): Facts => {
   ];
 };
 
-const atNames = {
+/** The words for `at` of a job, by its state. */
+export const atNames = {
   dead: "died",
   completed: "ended",
   delayed: "due",
