@@ -1,6 +1,8 @@
 // Executes the ACL user of production.md, and without an engine its fragments for Docker and Kubernetes.
 import { execFile } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -9,9 +11,9 @@ import { connect, type KitError } from "@kit/core";
 import { createLock } from "@kit/lock";
 import { descriptor as lockDescriptor } from "@kit/lock/descriptor";
 import { createQueue } from "@kit/queue";
+import { descriptor as queueDescriptor } from "@kit/queue/descriptor";
 import { eventually, startRedis } from "@kit/testing";
 import { aclUser, Program } from "@tooling/vitest/helpers";
-import { descriptor as queueDescriptor } from "@kit/queue/descriptor";
 import { patient, said } from "./said.js";
 import { expect, it, onTestFinished } from "vitest";
 import { parse } from "yaml";
@@ -50,9 +52,13 @@ const { spec } = parse(fragment("yaml")) as {
 };
 const container = spec.containers[0]!;
 
-const begin = async (file: URL, partner: string): Promise<{ program: Program; server: RunningServer }> => {
+const begin = async (
+  file: URL,
+  partner: string,
+  { port = 0, execArgv = [] }: { readonly port?: number; readonly execArgv?: readonly string[] } = {},
+): Promise<{ program: Program; server: RunningServer }> => {
   const server = await startRedis();
-  const program = new Program(file, { REDIS_URL: server.url, PARTNER_URL: partner, PORT: "0" });
+  const program = new Program(file, { REDIS_URL: server.url, PARTNER_URL: partner, PORT: String(port) }, execArgv);
   onTestFinished(async () => {
     await program.end("SIGKILL");
     await server.stop();
@@ -61,12 +67,6 @@ const begin = async (file: URL, partner: string): Promise<{ program: Program; se
 };
 type RunningServer = Awaited<ReturnType<typeof startRedis>>;
 
-it("the lines of the Dockerfile make a worker that ends its job after SIGTERM, and exits with 0 in time", async () => {
-  const disk = mkdtempSync(join(tmpdir(), "kit-image-"));
-  onTestFinished(() => rmSync(disk, { recursive: true, force: true }));
-  const context = join(disk, "context");
-  mkdirSync(join(context, "node_modules/leftover"), { recursive: true });
-  writeProject(context, programs, ["@kit/core", "@kit/queue", "ioredis"]);
 const usersLine = "user app on >password ";
 
 /** Makes the user of these lines, lets the lock and the queue work as it, and returns the codes of their errors. */
@@ -111,6 +111,12 @@ it("the lines of two packages, one after the other, take rights of the first awa
   expect(new Set(await errorsOf(...lines))).toEqual(new Set(["KIT_NO_PERMISSION"]));
 });
 
+it("the lines of the Dockerfile make a worker that ends its job after SIGTERM, and exits with 0 in time", async () => {
+  const disk = mkdtempSync(join(tmpdir(), "kit-image-"));
+  onTestFinished(() => rmSync(disk, { recursive: true, force: true }));
+  const context = join(disk, "context");
+  mkdirSync(join(context, "node_modules/leftover"), { recursive: true });
+  writeProject(context, programs, ["@kit/core", "@kit/queue", "ioredis"]);
   const [, ignored = ""] = /Have `(\S+)` in `.dockerignore`/.exec(page) ?? [];
 
   const image = buildImage(fragment("dockerfile"), context, [ignored], join(disk, "root"));
@@ -162,6 +168,36 @@ it("the probes of the manifest are answered, and only that of readiness depends 
   const stopped = run(command, args);
   await eventually(async () => expect(await probe(container.readinessProbe)).toBe(200), patient);
   await stopped;
+  expect(await program.end("SIGTERM")).toBe(0);
+});
+
+it("a worker with alive.mjs answers the liveness probe, while its process runs, and ends at SIGTERM", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "kit-alive-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const alive = join(folder, "alive.mjs");
+  writeFileSync(alive, fragment("js"));
+  const [, worker = ""] = /"--import", "\.\/alive\.mjs", "(\S+)"\]/.exec(page) ?? [];
+  const unused = createServer().listen(0);
+  await once(unused, "listening");
+  const { port } = unused.address() as AddressInfo;
+  await new Promise((resolve) => unused.close(resolve));
+  const { program, server } = await begin(new URL(worker, programs), "http://127.0.0.1:9", {
+    port,
+    execArgv: ["--import", alive],
+  });
+  const { path } = container.livenessProbe.httpGet;
+  // The probe's time limit in Kubernetes, unless it has another one.
+  const probe = async (): Promise<number> =>
+    (await fetch(`http://127.0.0.1:${String(port)}${path}`, { signal: AbortSignal.timeout(1_000) })).status;
+  await said(program, "works");
+  await eventually(async () => expect(await probe()).toBe(200), patient);
+  server.nodes[0]!.pause();
+  await eventually(async () => expect(await probe()).toBe(200), patient);
+  server.nodes[0]!.resume();
+  program.signal("SIGSTOP");
+  await expect(probe()).rejects.toThrow(/timeout/);
+  program.signal("SIGCONT");
+  await eventually(async () => expect(await probe()).toBe(200), patient);
   expect(await program.end("SIGTERM")).toBe(0);
 });
 
