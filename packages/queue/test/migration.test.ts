@@ -13,10 +13,13 @@ import type {
   MetricsOptions,
   ParentOptions,
   QueueBaseOptions,
+  QueueEventsListener,
   QueueEventsOptions,
+  QueueListener,
   QueueOptions,
   RateLimiterOptions,
   RepeatOptions,
+  WorkerListener,
   WorkerOptions,
 } from "bullmq";
 import { describe, expect, it } from "vitest";
@@ -68,9 +71,17 @@ const flow: Listed<FlowJobBase<unknown>> & { readonly children: 1 } = {
 };
 const flowOptions: Listed<FlowOpts> = { queuesOptions: 1 };
 
+/** The events of all three. */
+const emitted: Listed<WorkerListener & QueueListener & QueueEventsListener> = {
+  ...{ active: 1, added: 1, cleaned: 1, closed: 1, closing: 1, completed: 1, deduplicated: 1, delayed: 1, drained: 1 },
+  ...{ duplicated: 1, error: 1, failed: 1, "ioredis:close": 1, paused: 1, progress: 1, ready: 1, removed: 1 },
+  ...{ resumed: 1, "retries-exhausted": 1, stalled: 1, waiting: 1, "waiting-children": 1 },
+  ...{ locksRenewed: 1, lockRenewalFailed: 1 },
+};
+
 const under = (name: string, options: object): string[] => Object.keys(options).map((option) => `${name}.${option}`);
 
-/** The options that each table must have. */
+/** The options, or events, that each table must have. */
 const tables = {
   Queue: [...Object.keys({ ...base, ...queue, prefix: 1 }), "streams.events"],
   Jobs: [
@@ -89,10 +100,11 @@ const tables = {
   QueueEvents: Object.keys(events),
   JobScheduler: Object.keys({ ...scheduler, ...template }),
   FlowProducer: Object.keys({ ...flows, ...flow, ...flowOptions }),
+  "Events by name": Object.keys(emitted),
 };
 
-describe("the tables of options", () => {
-  it.each(Object.entries(tables))("%s has every option of BullMQ, and no other", (name, options) => {
+describe("the tables of options and events", () => {
+  it.each(Object.entries(tables))("%s has every one of BullMQ, and no other", (name, options) => {
     const page = readFileSync(guide, "utf8");
     const [, section = ""] = new RegExp(`\n### ${name}\n(.*?)(?=\n##|$)`, "s").exec(page) ?? [];
     const first = section
