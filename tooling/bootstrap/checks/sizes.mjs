@@ -37,8 +37,8 @@ const exceptionsKiB = {
   // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses; computes runs
   // at the changes of summer time.
   "@kit/queue/adopt": 26.75,
-  // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is unknown.
-  "@kit/queue/descriptor": 23.75,
+  // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is unknown, and which instant a list shows.
+  "@kit/queue/descriptor": 24,
   // Opens its queue as a queue does, and carries what that needs.
   "@kit/queue/schedules": 21,
   "@kit/stats": 24,
