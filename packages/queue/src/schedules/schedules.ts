@@ -1,25 +1,23 @@
 import type { KitError, RedisLike } from "@kit/core";
 import { type CloseOptions, integer, newToken, type ObjectLife, resolve, TypedEmitter } from "@kit/core/toolkit";
-import { decodePayload, encodePayload, headOf, parseBlob } from "../add/payload.js";
+import { decodePayload, parseBlob } from "../add/payload.js";
 import { QueueCommands } from "../commands.js";
 import { type QueueSettings, queueSettings } from "../options.js";
 import type { AnyJobs, JobTypes } from "../work/handlers.js";
-import { ScheduleError } from "./errors.js";
 import { factsOf, factsOfPage, instantOf, type ScheduleFacts } from "./facts.js";
 import {
   type ListOptions,
   listRules,
-  type ResolvedSchedule,
   type Schedule,
   scheduleId,
   scheduleRules,
   type SchedulesOptions,
   schedulesRules,
 } from "./options.js";
-import { fieldOf, recordOf, type ScheduleRecord, timingOf, timingText } from "./record.js";
+import { fieldOf, recordOf, timingOf } from "./record.js";
 import { Runner } from "./runner.js";
 import { dropSchedule, listSchedules, putSchedule, readSchedule, type ReadSchedule } from "./scripts/index.js";
-import { type RunAfter, runsOf } from "./times.js";
+import { scheduleRuns, type Wanted, wantedOf } from "./wanted.js";
 
 /** Events of the schedules of a queue. */
 export interface SchedulesEvents {
@@ -112,7 +110,7 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
     scheduleId(id);
     const given = resolve("schedule", schedule as object, scheduleRules);
     return await this.#call("upsert", id, async () => {
-      const wanted = await this.#wanted(id, given);
+      const wanted = await wantedOf(id, given, this.#settings);
       await this.#commands.open();
       const upserted = await this.#upsert(id, wanted);
       if (upserted.outcome !== "kept") this.#runner.wake();
@@ -190,7 +188,7 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
       const { field, at } = await this.#read(id);
       if (field === "") return [];
       const record = recordOf(id, field);
-      const after = await this.#runs(id, timingOf(id, record));
+      const after = await scheduleRuns(id, timingOf(id, record));
       const runs: number[] = [];
       const most = Math.min(count, record.left ?? Infinity);
       for (let run = instantOf(at); run !== undefined && runs.length < most; run = after(run)) runs.push(run);
@@ -239,30 +237,6 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
     await this.close();
   }
 
-  /** Checks a schedule as far as that is possible without the server, and brings it into the form in which it is stored. */
-  async #wanted(id: string, given: ResolvedSchedule): Promise<Wanted> {
-    const { name, data, options, version, everyMs, cron, timezone, startAt, endAt } = given;
-    if ((everyMs === undefined) === (cron === undefined)) throw new TypeError("Expected either `everyMs` or `cron`");
-    if (timezone !== undefined && cron === undefined) throw new TypeError("Expected `timezone` only with `cron`");
-    if (startAt !== undefined && endAt !== undefined && startAt > endAt)
-      throw new RangeError("Expected `startAt` to be at most `endAt`");
-    const timing = { ...given, timezone: cron === undefined ? undefined : (timezone ?? "UTC") };
-    const after = await this.#runs(id, timing, true);
-    if (after(0) === undefined) throw new RangeError("Expected a schedule with at least one run");
-    const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
-    const { maxAttempts, backoff, timeoutMs, expiresMs } = this.#settings;
-    const afterMs = options?.expiresMs ?? expiresMs;
-    const policy = {
-      maxAttempts: options?.maxAttempts ?? maxAttempts,
-      backoff: options?.backoff ?? backoff,
-      timeoutMs: options?.timeoutMs ?? timeoutMs,
-      expires: afterMs === undefined ? undefined : { afterMs, from: 0 },
-    };
-    const head = headOf(name, policy, options?.priority ?? 0, typeof payload !== "string");
-    const template = Buffer.concat([Buffer.from(`${head}\n`), Buffer.from(payload)]);
-    return { version, count: given.count, startAt, endAt, timing: timingText(timing), template, after };
-  }
-
   async #upsert(id: string, wanted: Wanted): Promise<UpsertedSchedule> {
     const { version, timing, template, count } = wanted;
     const revision = newToken();
@@ -286,20 +260,6 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
     }
   }
 
-  /** `isNew`: the caller gave the expression just now, and gets a RangeError. */
-  async #runs(id: string, timing: Parameters<typeof runsOf>[0], isNew = false): Promise<RunAfter> {
-    try {
-      const after = await runsOf(timing);
-      after(0);
-      return after;
-    } catch (error) {
-      if (isMissing(error)) throw new ScheduleError(id, "has a cron expression: install the package croner", error);
-      if (!isNew) throw new ScheduleError(id, "has runs that this process cannot compute", error);
-      const reason = error instanceof Error ? error.message : String(error);
-      throw new RangeError(`Expected \`cron\` and \`timezone\` that croner accepts: ${reason}`, { cause: error });
-    }
-  }
-
   #read(id: string): Promise<ReadSchedule> {
     return this.#commands.run(readSchedule, { id });
   }
@@ -314,23 +274,9 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   }
 }
 
-/** A schedule in the form in which it is stored. */
-interface Wanted extends Pick<ScheduleRecord, "version" | "timing"> {
-  readonly count: number | undefined;
-  readonly startAt: number | undefined;
-  readonly endAt: number | undefined;
-  readonly template: Buffer;
-  readonly after: RunAfter;
-}
-
 /** The first run of a new timing: a run of the former one that is due already, within the new bounds; otherwise the first one from now on. */
 const firstRun = ({ after, startAt = 0, endAt = Infinity }: Wanted, now: number, due = Infinity): number | undefined =>
   due <= now && due >= startAt && due <= endAt ? due : after(now);
-
-const isMissing = (error: unknown): boolean => {
-  const { code } = error as { readonly code?: unknown };
-  return code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND";
-};
 
 /**
  * Makes the schedules of the queue of this name, on one Redis. Any number of processes may change and run them.
