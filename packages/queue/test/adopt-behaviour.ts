@@ -164,8 +164,9 @@ export const adoptBehaviour = (mode: RedisMode): void => {
       redis.defer(() => schedules.close());
       await schedules.upsert("there", { name: "job", everyMs: 5 * hour });
       const nexts = Object.fromEntries((await from.getJobSchedulers()).map(({ key, next }) => [key, next]));
-      expect(await adopt({})).toMatchObject({ moved: { schedules: 3 } });
+      const would = await adopt({});
       const report = await adopt();
+      expect(report).toEqual({ ...would, isDryRun: false });
       expect(report.refused.map(({ kind, id, reason }) => `${kind} ${id} ${reason}`).toSorted()).toEqual([
         expect.stringMatching(/^job repeat:there:\d+ its job scheduler stays$/),
         expect.stringMatching(/^job repeat:zoneless:\d+ its job scheduler stays$/),
@@ -190,6 +191,133 @@ export const adoptBehaviour = (mode: RedisMode): void => {
       expect(await adopt({ run: true, timezone: Intl.DateTimeFormat().resolvedOptions().timeZone })).toMatchObject({
         moved: { schedules: 1 },
       });
+    });
+
+    /** Writes a job scheduler and its next job as an older BullMQ did. */
+    const write = async (
+      id: string,
+      at: number,
+      definition: Record<string, string>,
+      { place = id, data = {}, opts = {}, due = at }: { place?: string; data?: unknown; opts?: object; due?: number },
+    ): Promise<string> => {
+      const base = `${bullPrefix()}:${name}:`;
+      const job = `repeat:${place}:${at}`;
+      const { timestamp, delay } = { timestamp: due - 5_000, delay: 5_000 };
+      const stored = { ...opts, jobId: job, prevMillis: at, timestamp, delay };
+      const text = { data: JSON.stringify(data), opts: JSON.stringify(stored), timestamp: String(timestamp) };
+      await fixture.db.zadd(`${base}repeat`, String(at), id);
+      if (definition["name"] !== undefined) await fixture.db.hset(`${base}repeat:${id}`, definition);
+      await fixture.db.hset(`${base}${job}`, { name: "job", ...text, delay: String(delay), priority: "0", rjk: id });
+      await fixture.db.zadd(`${base}delayed`, String(due * 4_096), job);
+      return job;
+    };
+    // All of these times have passed neither in Berlin nor for their `endDate`.
+    const [hour, at, endDate] = [3_600_000, Date.UTC(2033, 4, 10, 1), 2_000_000_000_000];
+
+    it("takes what BullMQ 5 wrote only into the next job: data, options, limit, and the definition itself", async () => {
+      const opts = { attempts: 5, priority: 3 };
+      const repeat = { every: hour, count: 2, limit: 5 };
+      // 5.0.0, `add` with `repeat`: no hash, and the ids of jobs have an md5 of name, jobId and key.
+      const cron = { pattern: "0 3 * * *", tz: "Europe/Berlin", endDate, jobId: "x", count: 1 };
+      const nightly = "nightly:x:2000000000000:Europe/Berlin:0 3 * * *";
+      await write(
+        nightly,
+        at,
+        {},
+        { place: "1a9173309224f053c6502f576126ef37", data: { n: 1 }, opts: { ...opts, repeat: cron } },
+      );
+      // 5.0.0, `immediately`: each run is so much later than its id says.
+      const immediate = { place: "b0e9bffba1a730a1ed0f48a8781a4433", due: at + 1_234 };
+      await write(
+        "digest::::3600000",
+        at,
+        {},
+        { ...immediate, data: { n: 2 }, opts: { ...opts, repeat: { ...repeat, offset: 1_234 } } },
+      );
+      // The same that a worker of 5.81.5 went on with: the md5 is without the jobId.
+      const continued = { place: "8803a5b1406f3b13ddb65d5c1a128304", data: { n: 3 } };
+      await write("digest:x:::1000", at, {}, { ...continued, opts: { ...opts, repeat: { ...repeat, every: 1_000 } } });
+      // 5.10.0 until 5.81.5, `add` with `repeat`; and 5.16.0 until 5.30.0, `upsertJobScheduler`.
+      await write("billing", at, { name: "job", every: "3600000" }, { data: { n: 4 }, opts: { ...opts, repeat } });
+      // 5.36.0, `upsertJobScheduler`: its limit is only in the job, and each run is later by the offset.
+      const template = { data: '{"n":5}', opts: JSON.stringify(opts) };
+      await write(
+        "offset",
+        at,
+        { name: "job", every: "3600000", ic: "1", ...template },
+        { due: at + 77, opts: { ...opts, repeat: { ...repeat, offset: 77 } } },
+      );
+      // 5.20.0, and then a worker of 5.81.5, which counts from 1 in the hash.
+      const counted = { name: "job", every: "3600000", ic: "1" };
+      await write("counted", at, counted, { data: { n: 6 }, opts: { ...opts, repeat } });
+
+      const would = await adopt({});
+      const report = await adopt();
+      expect(report).toEqual({ ...would, isDryRun: false });
+      expect(report).toMatchObject({ ...nothing, moved: { delayed: 6, schedules: 6 } });
+      expect(await leftKeys()).toEqual([]);
+      const schedules = createSchedules(redis.client, name, { prefix: redis.prefix });
+      redis.defer(() => schedules.close());
+      const { templates } = fixture.keysOf();
+      const facts = await Promise.all(
+        [nightly, "digest::::3600000", "digest:x:::1000", "billing", "offset", "counted"].map(async (id) => {
+          const { data, nextAt, left, endAt } = (await schedules.get(id))!;
+          expect(await fixture.db.hget(templates, id)).toMatch(/^job a5 b0,1,\d+,0 p3\n/);
+          return [(data as { n: number }).n, nextAt! - at, left ?? endAt];
+        }),
+      );
+      expect(facts).toEqual([
+        [1, 24 * hour, endDate],
+        [2, hour + 1_234, 3],
+        [3, 1_000, 3],
+        [4, hour, 3],
+        [5, hour + 77, 3],
+        [6, hour, 3],
+      ]);
+    });
+
+    it("leaves a job scheduler and its next job together at BullMQ, and goes on with the others", async () => {
+      const from = bull();
+      await from.upsertJobScheduler("big", { every: hour }, { name: "job", data: "y".repeat(300_000) });
+      await from.upsertJobScheduler("fine", { every: hour }, { name: "job" });
+      // 5.0.0, a name with colons: BullMQ itself reads them as parts of the key, so where the next job is cannot be known.
+      const repeat = { every: hour, count: 1 };
+      const kept = await write(
+        "a:b::::3600000",
+        at,
+        {},
+        { place: "e80f09226f8fc8ec823a583cc2225ffc", opts: { repeat } },
+      );
+      // 5.20.0: a worker has its next job, and has not yet added the one after it.
+      const active = await write("active", at, { name: "job", every: "3600000" }, { data: { n: 1 }, opts: { repeat } });
+      const base = `${bullPrefix()}:${name}:`;
+      const due = await fixture.db.zscore(`${base}delayed`, active);
+      await fixture.db.zrem(`${base}delayed`, active);
+      await fixture.db.lpush(`${base}active`, active);
+      const reasons = ({ refused }: AdoptReport): string[] =>
+        refused.map(({ kind, id, reason }) => `${kind} ${id.replace(/big:\d+/, "big")} ${reason}`).toSorted();
+      const always = [
+        `job ${kept} its job scheduler stays`,
+        "job repeat:big its job scheduler stays",
+        "scheduler a:b::::3600000 BullMQ has no next job of it",
+        'scheduler big The data of a "job" job has 300002 bytes, more than 262144',
+      ].toSorted();
+      expect(reasons(await adopt({}))).toEqual(always);
+      const report = await adopt();
+      const begun = "scheduler active its next job has begun, or is gone: repeat the adoption";
+      expect(reasons(report)).toEqual([...always, begun].toSorted());
+      expect(report.moved).toMatchObject({ delayed: 0, schedules: 1 });
+      expect((await fixture.db.zrange(`${base}repeat`, "0", "-1")).toSorted()).toEqual([
+        "a:b::::3600000",
+        "active",
+        "big",
+      ]);
+
+      await fixture.db.lrem(`${base}active`, 1, active);
+      await fixture.db.zadd(`${base}delayed`, String(due), active);
+      const again = await adopt();
+      expect(reasons(again)).toEqual(always);
+      expect(again.moved).toMatchObject({ delayed: 1, schedules: 1 });
     });
 
     it("is moved by a user with the rights of the guide, in addition to those of a queue", async () => {
@@ -228,7 +356,7 @@ export const adoptBehaviour = (mode: RedisMode): void => {
       await from.resume();
       await from.add("job", 2);
       const base = `${bullPrefix()}:${name}:`;
-      const keys = { state: `${base}meta:kit-adopting`, listed: `${base}wait` };
+      const keys = { state: `${base}meta:kit-adopting`, listed: `${base}wait`, lists: [] };
       const state = await fixture.db.hgetall(keys.state);
       const slice = {
         token: state["token"]!,
@@ -240,6 +368,7 @@ export const adoptBehaviour = (mode: RedisMode): void => {
         ...slice,
         kind: "wait",
         start: 0,
+        next: "",
         wanted: [{ id: id!, score: "0" }],
       });
       expect(await rejection(adopt())).toMatchObject({ code: "KIT_QUEUE_ADOPTION" });
@@ -272,6 +401,7 @@ export const adoptBehaviour = (mode: RedisMode): void => {
         expect(await stored()).toEqual(before);
       };
       await refuse(schedules);
+      await refuse(adopted);
       // Otherwise it would be the first that is refused.
       await from.removeJobScheduler("every");
       await refuse(adopted);
@@ -290,11 +420,11 @@ export const adoptBehaviour = (mode: RedisMode): void => {
       await fixture.untilEmpty();
       for (const n of [3, 4]) await from.add("job", n);
       const base = `${bullPrefix()}:${name}:`;
-      const keys = { state: `${base}meta:kit-adopting`, listed: `${base}wait` };
+      const keys = { state: `${base}meta:kit-adopting`, listed: `${base}wait`, lists: [] };
       const { token = "", number = "" } = await fixture.db.hgetall(keys.state);
       const hold = (slice: number): ReturnType<typeof scripts.hold.run> =>
         scripts.hold.run(redis.client, keys, {
-          ...{ token, target: keyHead(redis.prefix, name), number: slice, kind: "wait", start: 0 },
+          ...{ token, target: keyHead(redis.prefix, name), number: slice, kind: "wait", start: 0, next: "" },
           wanted: ["3", "4"].map((id) => ({ id, score: "0" })),
         });
       const next = Number(number) + 1;

@@ -35,9 +35,10 @@ const exceptionsKiB = {
   // thread can connect as the client does, which then renews leases.
   "@kit/queue": 31,
   // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses; computes runs
-  // at the changes of summer time.
-  "@kit/queue/adopt": 26.75,
-  // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is unknown, and which instant a list shows.
+  // at the changes of summer time; finds what BullMQ 5 wrote only into the next job of a job scheduler, and moves the two together.
+  "@kit/queue/adopt": 27.5,
+  // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is
+  // unknown, and which instant a list shows.
   "@kit/queue/descriptor": 24,
   // Opens its queue as a queue does, and carries what that needs.
   "@kit/queue/schedules": 21,

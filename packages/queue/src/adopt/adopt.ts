@@ -10,7 +10,14 @@ import { AdoptionError } from "./errors.js";
 import { type AdoptOptions, adoptRules, type BullAddress, bullRules } from "./options.js";
 import type { BullLook, Entry, Item, Kind } from "./scripts/index.js";
 import { BullQueue, type StoredBullJob } from "./source.js";
-import { adoptedJob, type AdoptedJob, adoptedSchedule, hasOwnStrategy, refusalOf } from "./translate.js";
+import {
+  adoptedJob,
+  type AdoptedJob,
+  adoptedSchedule,
+  type AdoptedSchedule,
+  hasOwnStrategy,
+  refusalOf,
+} from "./translate.js";
 
 /** The most jobs of a slice, and about the most bytes of their data. */
 const maxJobs = 100;
@@ -67,6 +74,8 @@ class Adoption {
   readonly #options: Pick<AdoptOptions, "timezone" | "signal"> & { readonly run: boolean };
   readonly #moved = { waiting: 0, prioritised: 0, delayed: 0, schedules: 0 };
   readonly #refused = new Map<string, Refused>();
+  /** The next jobs of the job schedulers that were moved, or would be. */
+  readonly #nexts = new Set<string>();
   readonly #unsure: string[] = [];
   #ownStrategies = 0;
   #token = "";
@@ -126,12 +135,18 @@ class Adoption {
       entries.push(...(page = await this.#from.page("repeat", start, maxJobs)));
     for (const entry of entries) {
       const { id } = entry;
-      const { refusal } = await adoptedSchedule(entry, await this.#from.scheduler(id), this.#options.timezone);
+      const { next, schedule, refusal } = await this.#schedule(entry);
       if (refusal !== undefined) this.#refuse("scheduler", id, refusal);
       else if (await this.#schedules.get(id))
         this.#refuse("scheduler", id, "there is a schedule of this id: remove one");
-      else await this.#move("repeat", 0, [entry]);
+      else if (await this.#move("repeat", 0, [entry], schedule && next)) this.#nexts.add(next);
+      else this.#refuse("scheduler", id, "its next job has begun, or is gone: repeat the adoption");
     }
+  }
+
+  async #schedule(entry: Entry): Promise<AdoptedSchedule & { readonly next: string }> {
+    const stored = await this.#from.scheduler(entry);
+    return { next: stored.next, ...(await adoptedSchedule(entry, stored, this.#options.timezone)) };
   }
 
   /** Moves as many jobs of one list or sorted set as it has now, the next ones first. */
@@ -159,7 +174,7 @@ class Adoption {
     let bytes = 0;
     for (const [index, entry] of entries.entries()) {
       const job = jobs[index];
-      const refusal = refusalOf(entry.id, job);
+      const refusal = refusalOf(entry.id, job, !this.#options.run && this.#nexts.has(entry.id));
       if (refusal !== undefined) this.#refuse("job", entry.id, refusal);
       else {
         bytes += job?.bytes ?? 0;
@@ -170,31 +185,39 @@ class Adoption {
     return chosen;
   }
 
-  async #move(kind: Kind, start: number, entries: readonly Entry[]): Promise<void> {
+  /** Whether some of them were there. */
+  async #move(kind: Kind, start: number, entries: readonly Entry[], next = ""): Promise<boolean> {
     this.#options.signal?.throwIfAborted();
     if (!this.#options.run) {
       this.#moved[movedAs[kind]] += entries.length;
-      return;
+      return true;
     }
     const slice = { token: this.#token, target: this.#head, number: this.#number + 1 };
-    const items = await this.#from.hold(slice, kind, start, entries);
-    // Workers were faster, or another adoption of this queue is.
-    if (items.length === 0) return await this.#goOn(await this.#from.look());
+    const items = await this.#from.hold(slice, kind, start, entries, next);
+    if (items.length === 0) {
+      // Workers were faster, or another adoption of this queue is.
+      await this.#goOn(await this.#from.look());
+      return false;
+    }
     this.#number++;
     await this.#finish(items);
+    return true;
   }
 
   /** Adds the jobs of the slice that is held, and then ends it. If the server refuses them for good, all go back. */
   async #finish(items: readonly Item[]): Promise<void> {
+    const scheduler = items.find(({ kind }) => kind === "repeat");
+    const { schedule, refusal: stays } = scheduler ? await this.#schedule(scheduler) : {};
+    if (scheduler && stays) {
+      this.#refuse("scheduler", scheduler.id, stays);
+      return await this.#release(items, [], new Set(items));
+    }
     const back = new Set<Item>();
     const jobItems = items.filter(({ kind }) => kind !== "repeat");
-    const jobs =
-      jobItems.length === 0
-        ? []
-        : await this.#from.jobs(
-            jobItems.map(({ id }) => id),
-            true,
-          );
+    const jobs = await this.#from.jobs(
+      jobItems.map(({ id }) => id),
+      true,
+    );
     const moving: { readonly item: Item; readonly adopted: AdoptedJob }[] = [];
     for (const [index, item] of jobItems.entries()) {
       const job = jobs[index];
@@ -221,7 +244,10 @@ class Adoption {
       } else if (answer) this.#moved[movedAs[item.kind]]++;
       else this.#unsure.push(item.id);
     }
-    for (const item of items) if (item.kind === "repeat" && !(await this.#upsert(item).catch(failed))) back.add(item);
+    if (scheduler) {
+      if (schedule) await this.#schedules.upsert(scheduler.id, schedule).catch(failed);
+      this.#moved.schedules++;
+    }
     await this.#release(items, jobs, back);
   }
 
@@ -261,19 +287,6 @@ class Adoption {
     );
   }
 
-  /** Whether the schedule is there, or has ended. */
-  async #upsert(item: Item): Promise<boolean> {
-    const { schedule, refusal } = await adoptedSchedule(
-      item,
-      await this.#from.scheduler(item.id),
-      this.#options.timezone,
-    );
-    if (refusal !== undefined) this.#refuse("scheduler", item.id, refusal);
-    if (schedule) await this.#schedules.upsert(item.id, schedule);
-    if (refusal === undefined) this.#moved.schedules++;
-    return refusal === undefined;
-  }
-
   #refuse(kind: Refused["kind"], id: string, reason: string): void {
     this.#refused.set(`${kind} ${id}`, { id, kind, reason });
   }
@@ -289,7 +302,7 @@ const read = async (
 
 /**
  * Moves a BullMQ queue (version 5 or 6) into a queue: ready and delayed jobs, and job schedulers as schedules. Its workers and producers can go on
- * meanwhile. Active and failed jobs stay where they are, and so do flows. Without `run` it changes nothing, and reports what it would do.
+ * meanwhile, but workers before version 5.35 would go on with its job schedulers, too. Active and failed jobs stay where they are, and so do flows. Without `run` it changes nothing, and reports what it would do.
  *
  * Jobs move in slices of at most 100 jobs and about 1 MiB, each in three steps: out of BullMQ's lists, into the queue, and out of BullMQ. Each job runs
  * once, here or there, or the report names it, also if the process dies: the slice that it held waits until the next call, which ends

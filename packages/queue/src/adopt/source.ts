@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { ClientContext } from "@kit/core/toolkit";
 import {
   type BullJob,
@@ -24,6 +25,23 @@ export interface StoredBullJob extends BullJob {
   readonly id: string;
   readonly holder: Holder | undefined;
 }
+
+/** A job scheduler as BullMQ has stored it, with the id of its next job; empty: it has none. */
+export interface StoredScheduler extends BullScheduler {
+  readonly next: string;
+}
+
+const md5 = (text: string): string => createHash("md5").update(text).digest("hex");
+
+/**
+ * The ids that the next job of a job scheduler may have. Before version 5.10 the id of a repeatable job was `name:jobId:endDate:tz:pattern`,
+ * and the ids of its jobs have a hash of it; since version 5.35 one without the `jobId`.
+ */
+const nextIds = ({ id, score }: Entry): string[] => {
+  const [name = "", jobId = "", ...rest] = id.split(":");
+  const hashes = rest.length < 3 ? [] : [jobId, ""].map((own) => md5(name + own + md5(id)));
+  return [id, ...hashes].map((place) => `repeat:${place}:${score}`);
+};
 
 /** The keys of a BullMQ queue, and the scripts that run on them. */
 export class BullQueue {
@@ -68,8 +86,11 @@ export class BullQueue {
     return found.map((job, index) => job && { ...job, id: ids[index] ?? "", holder: byText.get(job.deduplication) });
   }
 
-  scheduler(id: string): Promise<BullScheduler> {
-    return bullScheduler.run(this.#context, { scheduler: this.#scheduler(id) }, {});
+  async scheduler(entry: Entry): Promise<StoredScheduler> {
+    const ids = nextIds(entry);
+    const keys = { scheduler: this.#scheduler(entry.id), nexts: ids.map((id) => this.#base + id) };
+    const stored = await bullScheduler.run(this.#context, keys, {});
+    return { ...stored, next: ids[stored.place - 1] ?? "" };
   }
 
   /** Takes what is still there of the wanted entries out of the queue. */
@@ -78,9 +99,12 @@ export class BullQueue {
     kind: Kind,
     start: number,
     wanted: readonly Entry[],
+    next: string,
   ): Promise<readonly Item[]> {
-    const keys = { state: this.#keys.state, listed: this.#listed(kind) };
-    return hold.run(this.#context, keys, { ...slice, kind, start, wanted });
+    const { state, wait, paused, prioritized, delayed } = this.#keys;
+    const lists = kind === "repeat" ? [wait, paused, prioritized, delayed] : [];
+    const keys = { state, listed: this.#listed(kind), lists };
+    return hold.run(this.#context, keys, { ...slice, kind, start, next, wanted });
   }
 
   /** Ends a slice: deletes its jobs and job schedulers, apart from those that go back. */

@@ -1,13 +1,14 @@
+import { resolve } from "@kit/core/toolkit";
 import { longestWaitMs, type ResolvedBackoff } from "../add/backoff.js";
 import { idText, isMade } from "../add/ids.js";
 import { encodedName } from "../add/names.js";
 import { blobOf, headOf, type Payload } from "../add/payload.js";
-import { priority as priorityRule } from "../add/priority.js";
 import { keyWordOf, type ResolvedUnique, uniqueWords } from "../add/unique.js";
-import { scheduleId, type ScheduleOptions } from "../schedules/options.js";
-import { runsOf } from "../schedules/times.js";
-import type { BullScheduler, Item } from "./scripts/index.js";
-import type { StoredBullJob } from "./source.js";
+import { queueSettings } from "../options.js";
+import { scheduleId, type ScheduleOptions, scheduleRules } from "../schedules/options.js";
+import { wantedOf } from "../schedules/wanted.js";
+import type { Item } from "./scripts/index.js";
+import type { StoredBullJob, StoredScheduler } from "./source.js";
 
 /** A job in the form in which `add.lua` stores it. */
 export interface AdoptedJob {
@@ -22,6 +23,10 @@ interface BullOptions {
   readonly attempts?: unknown;
   readonly backoff?: unknown;
   readonly priority?: unknown;
+  readonly timestamp?: unknown;
+  readonly delay?: unknown;
+  /** Of a job of a job scheduler: the options of that one. */
+  readonly repeat?: Readonly<Record<string, string | number | undefined>>;
   readonly de?: { readonly keepLastIfActive?: unknown; readonly replace?: unknown };
 }
 
@@ -67,13 +72,13 @@ const uniqueOf = ({ id, deduplication, holder }: StoredBullJob, { de }: BullOpti
   return { key: deduplication, mode: keepsLast ? "keepLast" : "keepFirst", ttlMs, extend: false };
 };
 
-/** The reason why a job stays at BullMQ; undefined if it can move. */
-export const refusalOf = (id: string, job: StoredBullJob | undefined): string | undefined => {
+/** The reason why a job stays at BullMQ; undefined if it can move. `isFollowing`: its job scheduler would be moved. */
+export const refusalOf = (id: string, job: StoredBullJob | undefined, isFollowing?: boolean): string | undefined => {
   if (!job) return "BullMQ has no data of it";
   if (job.isParent) return "it has children: flows are not there";
   if (job.parent !== "") return "it is a child of another job: flows are not there";
   if (job.failure !== "") return "its next worker is to fail it";
-  if (job.at !== "" && id === `repeat:${job.scheduler}:${job.at}`) return "its job scheduler stays";
+  if (!isFollowing && job.at !== "" && id.endsWith(`:${job.at}`)) return "its job scheduler stays";
   const isHolder = job.holder?.id === id;
   if (isHolder && job.holder.hasNext) return "another job of its deduplication id waits for its end";
   try {
@@ -121,55 +126,49 @@ export interface AdoptedSchedule {
 }
 
 /**
- * The schedule that goes on after the next job of a job scheduler, which is in its queue already. `timezone` is that of patterns without
+ * The schedule that goes on after the next job of a job scheduler, which is in its queue already. `zone` is that of patterns without
  * one: BullMQ takes the zone of whichever process computes them.
+ *
+ * Before version 5.10 BullMQ stored no definition, before 5.31 no template, and before 5.41 no limit: there only the next job has them. How
+ * many jobs there were says the next job in every version: a later version counts anew in a definition of an earlier one.
  */
 export const adoptedSchedule = async (
   { id, score }: Pick<Item, "id" | "score">,
-  stored: BullScheduler,
-  timezone: string | undefined,
+  { facts, job, next }: StoredScheduler,
+  zone: string | undefined,
 ): Promise<AdoptedSchedule> => {
   const refused = (refusal: string): AdoptedSchedule => ({ schedule: undefined, refusal });
-  const at = Number(score);
-  const everyMs = stored.every === "" ? undefined : Number(stored.every);
-  const zone = stored.tz || timezone;
   try {
     scheduleId(id);
-    encodedName(stored.name);
-    if (everyMs === undefined && stored.pattern === "") return refused("it has neither `every` nor a pattern");
-    const options = optionsOf(stored.opts);
-    const endAt = stored.endDate === "" ? undefined : Number(stored.endDate);
-    const left = stored.limit === "" ? undefined : Number(stored.limit) - Number(stored.runs);
-    const startAt = at + (everyMs ?? 1);
-    if (everyMs === undefined) {
-      if (zone === undefined) return refused("its pattern has no time zone: say which by `timezone`");
-      const timing = {
-        everyMs,
-        cron: stored.pattern,
-        timezone: zone,
-        startAt: undefined,
-        endAt: undefined,
-        count: undefined,
-      };
-      const runs = await runsOf({ ...timing, missed: "last" });
-      const next = runs(at - 1);
-      if (next !== at)
-        return refused(
-          `BullMQ has its next job at ${textOf(at)}, and croner computes ${next === undefined ? "none" : textOf(next)}`,
-        );
-      const following = runs(at);
-      if (following === undefined || (endAt !== undefined && following > endAt)) return { schedule: undefined };
-    }
+    if (!next) return refused("BullMQ has no next job of it");
+    const { repeat = {}, timestamp, delay } = optionsOf(job.opts);
+    const fact = (key: "pattern" | "tz" | "every" | "limit" | "endDate"): string =>
+      facts[key] || String(repeat[key] ?? "");
+    const [cron, every, limit, end] = [fact("pattern"), fact("every"), fact("limit"), fact("endDate")];
+    const timezone = fact("tz") || zone;
+    if (!every && !timezone) return refused("its pattern has no time zone: say which by `timezone`");
+    const left = limit ? Number(limit) - Number(repeat["count"] ?? facts["ic"]) : undefined;
+    const endAt = end ? Number(end) : undefined;
+    const at = Number(score);
+    // Until version 5.58 jobs with an offset run that long after the instant in their ids, by a clock that is read twice. Later ones keep
+    // the offset of an earlier one, and do not heed it.
+    const offset = Number(repeat["offset"]);
+    const startAt = offset > 0 && Number(timestamp) + Number(delay) >= at + offset / 2 ? at + offset : at;
     if ((left !== undefined && left <= 0) || (endAt !== undefined && endAt < startAt)) return { schedule: undefined };
-    const { maxAttempts: most, backoff } = retriesOf(options, 0);
-    return {
-      schedule: {
-        ...{ name: stored.name, data: JSON.parse(stored.data === "" ? "{}" : stored.data) as unknown },
-        ...(everyMs === undefined ? { cron: stored.pattern, timezone: zone } : { everyMs }),
-        ...{ startAt, endAt, count: left },
-        options: { priority: priorityRule.check("priority", priorityOf(options.priority)), maxAttempts: most, backoff },
-      },
+    const options = optionsOf(facts["opts"] || job.opts);
+    const schedule = {
+      ...{ name: facts["name"] || job.name, data: JSON.parse(facts["data"] || job.data) as unknown },
+      ...(every ? { everyMs: Number(every) } : { cron, timezone }),
+      ...{ startAt, endAt, count: left },
+      options: { ...retriesOf(options, 0), priority: priorityOf(options.priority) },
     };
+    // As `upsert` does it later: then the next job has moved already.
+    const { after } = await wantedOf(id, resolve("schedule", schedule, scheduleRules), queueSettings({}));
+    const first = after(0) ?? at;
+    if (!every && first !== at)
+      return refused(`BullMQ has its next job at ${textOf(at)}, and croner computes ${textOf(first)}`);
+    const following = after(first);
+    return { schedule: following ? { ...schedule, startAt: following } : undefined };
   } catch (error) {
     return refused(error instanceof Error ? error.message : String(error));
   }

@@ -1,25 +1,29 @@
--- hold.lua - takes a slice of jobs, or one job scheduler, out of a BullMQ queue, so that none of its workers can begin it.
+-- hold.lua - takes a slice of jobs, or a job scheduler with its next job, out of a BullMQ queue, so that none of its workers can begin it.
 -- Their hashes stay. The slice stands in the state until `release` ends it. A call that arrives again gets the slice; a late one nothing.
 --
 -- KEYS[1]  state    hash     `token` of the adoption, `target` queue, `number` and `count` of the last slice; its items `1` to `count`:
 --                            kind, score, id
 -- KEYS[2]  listed   any      the list or sorted set that has them
+-- KEYS[n]  lists    any      for a job scheduler: `wait`, `paused`, `prioritized` and `delayed`, one of which has its next job
 -- ARGV[1]  token    string   of the adoption
 -- ARGV[2]  target   string   the queue that adopts them
 -- ARGV[3]  number   integer  of the slice, one more than that of the last one
 -- ARGV[4]  kind     string   `wait`, `paused`, `prioritized`, `delayed` or `repeat`
 -- ARGV[5]  start    integer  of a list: how many stood behind them
+-- ARGV[6]  next     string   the next job of a job scheduler; empty: it has none
 -- ARGV[n]  wanted   string   two for each, `id score`: its id, and its score as it was read
 --
 -- Reply     {item, …}  the slice, each as `kind score id`. Empty: nothing is held
 local state = KEYS[1]
 local listed = KEYS[2]
+local lists = { unpack(KEYS, 3) }
 local token = ARGV[1]
 local target = ARGV[2]
 local number = ARGV[3]
 local kind = ARGV[4]
 local start = tonumber(ARGV[5])
-local wanted = { unpack(ARGV, 6) }
+local next = ARGV[6]
+local wanted = { unpack(ARGV, 7) }
 
 local known = redis.call('HMGET', state, 'token', 'target', 'number', 'count')
 local count = tonumber(known[4] or 0)
@@ -51,6 +55,20 @@ for at = 1, #wanted, 2 do
   end
 end
 if #items == 0 then return {} end
+-- A job scheduler comes with its next job, or stays: a worker that ran that job alone could delete what only it says.
+local place
+if next ~= '' then
+  for i, name in ipairs({ 'wait', 'paused', 'prioritized', 'delayed' }) do
+    local score = i > 2 and redis.call('ZSCORE', lists[i], next) or i < 3 and redis.call('LPOS', lists[i], next)
+    if score then
+      place = i
+      items[2] = name .. ' ' .. score .. ' ' .. next
+    end
+  end
+  if not place then return {} end
+  fields[#fields + 1] = 2
+  fields[#fields + 1] = items[2]
+end
 
 fields[#fields + 1] = 'count'
 fields[#fields + 1] = #items
@@ -63,5 +81,10 @@ if isList then
   redis.call('LREM', listed, -#members, gone)
 else
   redis.call('ZREM', listed, unpack(members))
+end
+if place and place > 2 then
+  redis.call('ZREM', lists[place], next)
+elseif place then
+  redis.call('LREM', lists[place], 1, next)
 end
 return items

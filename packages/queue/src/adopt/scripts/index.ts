@@ -145,31 +145,27 @@ export const holders = defineScript({
   },
 });
 
-/** A job scheduler as BullMQ has stored it. Fields that it does not have are empty. */
+/** A job scheduler as BullMQ has stored it. */
 export interface BullScheduler {
-  readonly name: string;
-  readonly pattern: string;
-  readonly tz: string;
-  readonly every: string;
-  readonly limit: string;
-  readonly startDate: string;
-  readonly endDate: string;
-  /** How many jobs it has made. */
-  readonly runs: string;
-  readonly data: string;
-  readonly opts: string;
+  /** The fields of its definition. */
+  readonly facts: Readonly<Record<string, string | undefined>>;
+  /** Which of the keys has its next job, from 1; 0: none. */
+  readonly place: number;
+  /** The fields of its next job; empty without one. */
+  readonly job: { readonly name: string; readonly data: string; readonly opts: string };
 }
 
 export const bullScheduler = defineScript({
   name: "queue.adopt.bullScheduler",
   source: schedulerSource,
-  keys: ["scheduler"],
+  keys: ["scheduler", "...nexts"],
   args: [],
   readonly: true,
   reply: (raw): BullScheduler => {
-    const [name = "", pattern = "", tz = "", every = "", limit = "", ...others] = (raw as unknown[]).map(String);
-    const [startDate = "", endDate = "", runs = "", data = "", opts = ""] = others;
-    return { name, pattern, tz, every, limit, startDate, endDate, runs, data, opts };
+    const [place, name = "", data = "", opts = "", ...fields] = (raw as unknown[]).map(String);
+    const facts: Record<string, string | undefined> = {};
+    for (let at = 0; at < fields.length; at += 2) facts[String(fields[at])] = fields[at + 1];
+    return { facts, place: Number(place), job: { name, data, opts } };
   },
 });
 
@@ -177,8 +173,8 @@ export const bullScheduler = defineScript({
 export const hold = defineScript({
   name: "queue.adopt.hold",
   source: holdSource,
-  keys: ["state", "listed"],
-  args: ["token", "target", "number", "kind", "start", "...wanted[id score]"],
+  keys: ["state", "listed", "...lists"],
+  args: ["token", "target", "number", "kind", "start", "next", "...wanted[id score]"],
   idempotent: true,
   reply: (raw): readonly Item[] => (raw as unknown[]).map(itemOf),
 });
