@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { inspect } from "node:util";
+import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { FaultProxy, startRedis, useRedis, type StartRedisOptions } from "@kit/testing";
@@ -59,6 +60,11 @@ it("a client that is logged shows where it leads, and not its password", async (
   for (const pipeline of [client.pipeline(), client.multi()])
     expect(inspect(pipeline, { depth: 9, showHidden: true })).not.toContain(canary);
   expect(JSON.stringify({ in: client })).toBe(`{"in":"Redis at 127.0.0.1:${String(proxy.port)} (ready)"}`);
+  const copy = (client as unknown as Redis).duplicate();
+  redis.defer(() => copy.disconnect());
+  await copy.ping();
+  for (const one of [copy, copy.duplicate({ lazyConnect: true })])
+    expect(inspect(one, { depth: 9, showHidden: true }) + JSON.stringify(one)).not.toContain(canary);
 });
 
 describe("an error shows neither password nor payload", () => {

@@ -1,3 +1,5 @@
+import { inspect } from "node:util";
+import type { Cluster } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { eventually, useRedis } from "@kit/testing";
@@ -55,6 +57,15 @@ describe("connect to a Cluster over TLS", () => {
 });
 
 describe("connect to a Cluster", () => {
+  it("makes a client that shows no password when it is logged, and nodes and duplicates that show none", async () => {
+    const url = redis.url.replace("//", "//default:canary@");
+    const client = (await own(redis, { url })) as unknown as Cluster;
+    const copy = client.duplicate([], { lazyConnect: true });
+    for (const one of [client, copy, ...client.nodes("all")])
+      expect(inspect(one, { depth: 9, showHidden: true }) + JSON.stringify(one)).not.toContain("canary");
+    expect(client.nodes("all")).not.toEqual([]);
+  });
+
   it("passes the options of `cluster` on", async () => {
     const roles: string[] = [];
     const scaleReads = (nodes: unknown[]): never => (roles.push(String(nodes.length)), nodes[0] as never);

@@ -187,7 +187,7 @@ export const connect = async (
   // Loading ioredis costs 30–45 ms, and seconds on a slow disk. That time is not the server's.
   const ioredis = await import("ioredis");
   const deadline = Deadline.in(deadlineMs);
-  const client = make(ioredis, place, { ...settings, enableReadyCheck: asksItself }, options.cluster);
+  const client = mask(make(ioredis, place, { ...settings, enableReadyCheck: asksItself }, options.cluster));
   const end = superviseClient(client);
   // Attached until close(), so that scripts on this client share one executor.
   const context = attach(client);
@@ -212,14 +212,7 @@ export const connect = async (
     return closing;
   };
   const disconnect = client.disconnect.bind(client) as (reconnect: boolean) => void;
-  // ioredis keeps the password in `options`: a client that is logged shows its address and status, and no more.
-  const shown = (): string => `Redis at ${addressOf(client)} (${client.status})`;
-  // A pipeline has the options, too. The property is not enumerable, since enumerable ones are copied for each duplicate.
-  for (const mask of [inspect.custom, "toJSON"])
-    Object.defineProperty((client as NodeClient).options, mask, { value: shown });
   return Object.assign(client, {
-    [inspect.custom]: shown,
-    toJSON: shown,
     close,
     [Symbol.asyncDispose]: close,
     quit: () => close().then(() => "OK" as const),
@@ -227,6 +220,21 @@ export const connect = async (
     // calls `disconnect(true)` to connect anew.
     disconnect: (reconnect = false) => (isOwned(client) && !reconnect ? endNow() : disconnect(reconnect)),
   }) as unknown as Connection;
+};
+
+/**
+ * ioredis keeps the password in `options`: a client that is logged shows its address and status, and no more. So do its duplicates,
+ * and the nodes of a Cluster.
+ */
+const mask = (client: RedisLike): RedisLike => {
+  const value = (): string => `Redis at ${addressOf(client)} (${client.status})`;
+  // A pipeline has the options, too. There they are not enumerable, since enumerable ones are copied for each duplicate.
+  for (const name of [inspect.custom, "toJSON"])
+    Object.defineProperty((Object.assign(client, { [name]: value }) as unknown as NodeClient).options, name, { value });
+  client.on("+node", (node) => mask(node as NodeClient));
+  const duplicate = client.duplicate.bind(client);
+  client.duplicate = (...overrides) => mask(duplicate(...overrides));
+  return client;
 };
 
 const optionNames = ["url", "deadlineMs", "signal", "connectionName", "options", "cluster"];
