@@ -186,9 +186,8 @@ describe("replicaReads", () => {
   it("refuses what may write, types the errors of reads, and ends with close", async () => {
     const near = open();
     await inStep();
-    for (const [command, ...rest] of [["SET", "x"], ["DEL"], ["INCR"]] as const)
+    for (const [command, ...rest] of [["SET", "x"], ["DEL"], ["INCR"], ["NOSUCH"]] as const)
       expect(await rejection(near.call(command, redis.prefix, ...rest))).toBeInstanceOf(RangeError);
-    expect(await rejection(near.call("NOSUCH", redis.prefix))).toMatchObject({ code: "KIT_SERVER" });
     expect(await redis.client.exists(redis.prefix)).toBe(0);
     await redis.client.rpush(redis.prefix, "x");
     await redis.client.pexpire(redis.prefix, 60_000);

@@ -163,6 +163,22 @@ export const optimisticBehaviour = (redis: TestRedis<RedisMode>): void => {
         const queueing = optimistic(redis.client, [redis.prefix], (tx) => Promise.resolve(tx.queue(command)));
         expect(await rejection(queueing)).toBeInstanceOf(RangeError);
       }
+      const waiting = [
+        "BLPOP k 0",
+        "brpoplpush a b 0",
+        "BZMPOP 0 1 k MIN",
+        "WAIT 1 0",
+        "XREAD COUNT 1 BLOCK 0 STREAMS k $",
+      ];
+      for (const [command, ...args] of waiting.map((text) => text.split(" ")))
+        await expect(
+          optimistic(redis.client, [redis.prefix], (tx) => tx.call(command!, ...args)),
+          command,
+        ).rejects.toThrow("inside a transaction: queue it");
+      const { value: read } = await optimistic(redis.client, [redis.prefix], (tx) =>
+        tx.call("XREAD", "STREAMS", redis.prefix, "0"),
+      );
+      expect(read).toBeNull();
       const { value: tx } = await optimistic(redis.client, [redis.prefix], (transaction) =>
         Promise.resolve({ transaction }),
       );

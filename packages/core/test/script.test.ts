@@ -56,6 +56,20 @@ describe("defineScript", () => {
     expect(await packed.run(redis.client, {}, missing)).toBe(" 0 ");
   });
 
+  it("refuses a key that is missing, and more operands than a client takes", async () => {
+    const count = defineScript({
+      ...{ name: "test.count", source: "return #ARGV", keys: ["key"], args: ["...values"], reply: Number },
+    });
+    const key = redis.prefix;
+    for (const missing of [undefined, null] as unknown as string[])
+      await expect(count.run(redis.client, { key: missing }, { values: [] })).rejects.toThrow(
+        new TypeError("A key of test.count is missing"),
+      );
+    const values = Array.from({ length: 200_000 }, () => "x");
+    await expect(count.run(redis.client, { key }, { values })).rejects.toThrow("test.count has over 100,000 operands");
+    expect(await count.run(redis.client, { key }, { values: values.slice(0, 99_000) })).toBe(99_000);
+  });
+
   it("sends rows of several keys and arguments by the names of their parts", async () => {
     const at = (name: string) => `${redis.prefix}:{t}${name}`;
     const places = [

@@ -198,7 +198,13 @@ export const connect = async (
   };
   const address = addressText(place);
   try {
-    await firstReady(client, place, deadline, signal, givenUrl === undefined);
+    await firstReady(
+      client,
+      place,
+      deadline,
+      signal,
+      !givenUrl && address === addressText({ nodes, settings: addressed }),
+    );
     if (!asksItself && settings.enableReadyCheck === undefined)
       (client as NodeClient).options.enableReadyCheck = await untilLoaded(context, address, deadline, signal);
     if (settings.db) await checkDatabase(context, settings.db, address, deadline, signal);
@@ -349,7 +355,7 @@ const aftermath = /^(Connection is closed|None of startup nodes|Failed to refres
 /** A hint for the message; for a single server also whether another service listens there. */
 const hintOf = ({ nodes, settings: { sentinels, tls } }: Target, error: unknown): string =>
   !nodes && !sentinels && ((tls && !error) || /RESP type|Protocol error|closed|RESET|EPIPE/.test(String(error)))
-    ? "A wrong port, or TLS on one side?"
+    ? "A wrong port, or TLS on one side? Or maxclients, protected mode?"
     : /ENOTFOUND|EAI_AGAIN/.test(String(error))
       ? "Is that the host's name?"
       : "Is it running?";

@@ -161,7 +161,7 @@ class Reader implements ReplicaReads {
     );
   }
 
-  /** COMMAND INFO is sent once for each command. Where it is forbidden, only the listed commands count as reads. */
+  /** COMMAND INFO is sent once for each command. Where it is forbidden, or does not know it, only the listed commands count as reads. */
   #onlyReads(command: string, deadline: Deadline): Promise<boolean> {
     const name = command.toLowerCase();
     let known = this.#readonly.get(name);
@@ -170,7 +170,8 @@ class Reader implements ReplicaReads {
       known = this.#context.executor.run("COMMAND", ["INFO", name], call).then(
         (reply) => {
           const flags = (reply as unknown[][])[0]?.[2];
-          return !flags || [...(flags as Iterable<unknown>)].map(String).includes("readonly");
+          // A proxy may pass on commands that its COMMAND INFO does not know.
+          return flags ? [...(flags as Iterable<unknown>)].map(String).includes("readonly") : plainReads.test(name);
         },
         (error: unknown) => {
           this.#readonly.delete(name);

@@ -23,7 +23,7 @@ import {
 
 /** One try of an optimistic transaction, on a connection that nobody else uses meanwhile. */
 export interface Transaction {
-  /** Runs a command at once on the watching connection: for reads. If a watched key changes afterwards, EXEC does nothing. */
+  /** Runs a command at once on the watching connection: for reads that do not block. If a watched key changes afterwards, EXEC does nothing. */
   call(command: string, ...args: RedisArgument[]): Promise<unknown>;
   /** Puts a write into the transaction that is executed after the attempt has returned. */
   queue(command: string, ...args: RedisArgument[]): void;
@@ -60,6 +60,8 @@ const capMs = 100;
 
 /** Commands that would end or replace the watch, or the connection, unnoticed. */
 const reserved = /^(MULTI|EXEC|DISCARD|UNWATCH|RESET|QUIT|SELECT|[PS]?SUBSCRIBE)$/i;
+/** Commands that wait; between MULTI and EXEC they do not. */
+const blocking = /^(B[LRZ]\w+|WAIT\w*|XREAD\w*( (?!STREAMS )\S+)* BLOCK) /i;
 
 /**
  * Reads, decides and writes, all or nothing, if none of `keys` changed in between: WATCH, `attempt`, MULTI, the queued
@@ -192,6 +194,8 @@ const run = async <T>(connection: ExclusiveConnection, queued: Write[], attempt:
   const transaction: Transaction = {
     call: async (command, ...args) => {
       check(command);
+      if (blocking.test([command, ...args.slice(0, 8), ""].join(" ")))
+        throw new RangeError(`Expected no ${command} inside a transaction: queue it`);
       try {
         return await connection.call(command, args, commandDeadlineMs);
       } catch (error) {

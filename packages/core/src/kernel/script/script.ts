@@ -116,7 +116,8 @@ export interface Script<Keys extends readonly string[], Args extends readonly st
    * @throws {KitUnknownOutcomeError} it was sent, changes something, and its reply is lost.
    * @throws {KitKeyTypeError} a key holds another type; nothing was changed.
    * @throws {KitError} any other error of the server, by its code.
-   * @throws {TypeError} `deadlineMs` is not a number.
+   * @throws {TypeError} `deadlineMs` is not a number, or a key is missing.
+   * @throws {RangeError} it has more than 100,000 operands.
    */
   run(
     redis: RedisLike | ClientContext | CommandExecutor,
@@ -145,7 +146,7 @@ const appending = (operands: readonly string[]) => {
     for (const [name, parts, isRows, pack] of forms) {
       const value = values[name];
       if (isRows) for (const row of value as readonly Row[]) for (const part of parts) list.push(row[part]!);
-      else if (Array.isArray(value)) list.push(...(pack ? value.map(pack) : (value as RedisArgument[])));
+      else if (Array.isArray(value)) for (const one of value) list.push(pack ? pack(one) : (one as RedisArgument));
       else list.push(pack ? pack(value as Parts) : (value as RedisArgument));
     }
   };
@@ -223,7 +224,11 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
     const operands: RedisArgument[] = [sha, 0];
     appendKeys(operands, keys);
     operands[1] = operands.length - 2;
+    // The client would send an empty text.
+    if (operands.some((one) => one == null)) throw new TypeError(`A key of ${name} is missing`);
     appendArgs(operands, args);
+    // Clients take them as arguments of a function, which must fit on the stack.
+    if (operands.length > 100_000) throw new RangeError(`${name} has over 100,000 operands`);
     const call = new ScriptCall(facts, operands, options);
     // A deadline of NaN, or of text that is no number, would never come.
     if (!(call.deadline.at > -Infinity)) throw new TypeError("Expected `deadlineMs` to be a number");
