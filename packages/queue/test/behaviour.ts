@@ -1432,7 +1432,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: cancel, args: [strayId, "k1 job p1", "0", "", "", "x"], seed: onlyStray },
         { script: reschedule, args: [id, "d600000"], seed: onlyRanked },
         { script: find, args: [id], seed },
-        { script: limit, args: ["0", "", "", `other 2 0`], seed },
+        { script: limit, args: ["0", "", "", `other 2 0`, String(Date.now() * 1_000)], seed },
         { script: letters, args: ["+inf", 0, ""], seed },
         { script: list, args: ["ids", "start", 0, 10, ""], seed },
         { script: overview, args: [], seed },
