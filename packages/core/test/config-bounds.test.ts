@@ -1,6 +1,7 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { useRedis } from "@kit/testing";
+import { type FaultProxy, useRedis } from "@kit/testing";
+import { losingOnce } from "@tooling/vitest/helpers";
 import {
   type ComponentEntry,
   createComponent,
@@ -10,7 +11,8 @@ import {
   type StandardSchema,
   withComponent,
 } from "../src/config/index.js";
-import type { KitError } from "../src/index.js";
+import * as scripts from "../src/config/scripts.js";
+import { type Connection, type KitError, type KitUnknownOutcomeError, retry } from "../src/index.js";
 import { fixtureOf, first, recorded, second } from "./config-harness.js";
 import { callsOf, own, proxied, rejection, until } from "./harness.js";
 
@@ -223,6 +225,45 @@ describe("component: what does not settle", () => {
         { path: "url", message: expect.stringMatching(/^expected an address with a host, as redis:/) as unknown },
       ],
     });
+  });
+});
+
+describe("a write whose reply is lost, under retry()", () => {
+  const behindProxy = async (): Promise<{ proxy: FaultProxy; client: Connection }> => {
+    const proxy = await proxied(redis);
+    return { proxy, client: await own(redis, { url: proxy.url }) };
+  };
+
+  it("is made once: it rejects with its op, and is repeated with one that its caller made", async () => {
+    const { proxy, client } = await behindProxy();
+    const config = createConfig<number>(client, "limit", { prefix: redis.prefix, default: 0 });
+    redis.defer(() => config.close());
+    await config.set(1);
+    const first = losingOnce(proxy, () => config.set(2, { deadlineMs: 300 }));
+    const lost = await rejection(retry(first.attempt, { waitMs: 20_000 }));
+    expect(lost).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: expect.any(String) as unknown, retryable: false });
+    await until(async () => (await config.set(2, { op: String(lost["op"]) })).revision === 2);
+    const second = losingOnce(proxy, () => config.set(3, { deadlineMs: 300, op: "mine" }));
+    expect(await retry(second.attempt, { waitMs: 20_000 })).toMatchObject({ revision: 3 });
+    expect([first.tries(), second.tries() > 1]).toEqual([1, true]);
+    expect((await config.history()).map(({ value }) => value)).toEqual([3, 2, 1]);
+  });
+
+  it("is repeated where it switches a flag", async () => {
+    const { proxy, client } = await behindProxy();
+    const flags = createFlags(client, { beta: { whenUnknown: false } }, { prefix: redis.prefix });
+    redis.defer(() => flags.close());
+    await flags.set("beta", false);
+    const set = (): Promise<void> => flags.set("beta", true, { deadlineMs: 300 });
+    // It reads before it writes.
+    const { attempt, tries } = losingOnce(proxy, set, { client, script: scripts.set });
+    const failures: unknown[] = [];
+    await retry(attempt, { waitMs: 20_000 }, (error) => {
+      const { code, op, retryable } = error as KitUnknownOutcomeError;
+      failures.push([code, op]);
+      return retryable;
+    });
+    expect([flags.isOn("beta"), tries() > 1, failures[0]]).toEqual([true, true, ["KIT_UNKNOWN_OUTCOME", undefined]]);
   });
 });
 

@@ -256,9 +256,15 @@ describe("KitError", () => {
     expect(all.every(KitError.is)).toBe(true);
   });
 
-  it("calls an unknown outcome retryable only when a repeat has one effect", () => {
-    expect(new KitUnknownOutcomeError("m", "op").retryable).toBe(true);
-    expect(new KitUnknownOutcomeError("m", undefined).retryable).toBe(false);
+  it("calls an unknown outcome retryable only when it is told so, and else names what a repeat needs", () => {
+    const facts = ({ message, retryable, op }: KitUnknownOutcomeError): unknown[] => [message, retryable, op];
+    expect(facts(new KitUnknownOutcomeError("m", "op"))).toEqual([
+      "m; to repeat it, pass the `op` of this error",
+      false,
+      "op",
+    ]);
+    expect(facts(new KitUnknownOutcomeError("m", "op", undefined, true))).toEqual(["m", true, "op"]);
+    expect(facts(new KitUnknownOutcomeError("m", undefined))).toEqual(["m", false, undefined]);
   });
 
   it("has no cause unless there was one", () => {

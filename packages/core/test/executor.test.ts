@@ -2,8 +2,10 @@ import { getEventListeners } from "node:events";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { eventually, startRedis, useRedis } from "@kit/testing";
+import { losingOnce } from "@tooling/vitest/helpers";
 import { executorBehaviour } from "./executor-behaviour.js";
 import { KitUnavailableError, KitUnknownOutcomeError } from "../src/kernel/base/errors.js";
+import { retry } from "../src/kernel/base/retry.js";
 import { attach } from "../src/kernel/context/context.js";
 import { defineScript } from "../src/kernel/script/script.js";
 import { bare, callsOf, own, proxied, rejection, until } from "./harness.js";
@@ -112,6 +114,26 @@ describe("executor: lost replies", () => {
       await until(() => client.status === "ready");
     }
     expect(await redis.client.get(redis.prefix)).toBe(`-${"x".repeat(10)}`);
+    await redis.client.del(redis.prefix);
+  });
+
+  it("does not call an outcome retryable whose operands were made for this call, though it sends them again itself", async () => {
+    const proxy = await proxied(redis);
+    const client = await own(redis, { url: proxy.url });
+    await addOnce.run(client, { key: redis.prefix }, { op: "warm" });
+    const run = (op: string, deadlineMs?: number): Promise<unknown> =>
+      addOnce.run(client, { key: redis.prefix }, { op }, { op, isRepeatable: false, deadlineMs });
+    proxy.down.cutNext = 1;
+    expect(await run("sent twice", 20_000)).toBe(2);
+    let made = 0;
+    const { attempt, tries } = losingOnce(proxy, () => run(`made ${String(++made)}`, 300));
+    expect(await rejection(retry(attempt, { waitMs: 20_000 }))).toMatchObject({
+      code: "KIT_UNKNOWN_OUTCOME",
+      op: "made 1",
+      retryable: false,
+      message: expect.stringMatching(/; to repeat it, pass the `op` of this error$/) as unknown,
+    });
+    expect([tries(), await redis.client.zcard(redis.prefix)]).toEqual([1, 3]);
     await redis.client.del(redis.prefix);
   });
 

@@ -10,8 +10,8 @@ const intro = `# Errors A to Z
 Every error of kit is a \`KitError\` with one of these codes, which are stable; its text is not. It has facts as fields, and the origin as
 \`cause\`. Compare the \`code\`, or use \`instanceof\` with the class, which also knows errors of another installed copy.
 
-\`retryable\` of an error says whether the same call may succeed later without a change: \`retry\` of [\`@kit/core\`](../../packages/core/README.md#repeat-what-may-be-repeated)
-repeats it. A wrong option throws a \`TypeError\` or a \`RangeError\` instead, and an abort rejects with your \`signal.reason\`.
+\`retryable\` of an error says whether to make the very same call again: it may succeed later, and has one effect in all. \`retry\` of
+[\`@kit/core\`](../../packages/core/README.md#repeat-what-may-be-repeated) repeats it. A wrong option throws a \`TypeError\` or a \`RangeError\` instead, and an abort rejects with your \`signal.reason\`.
 
 This page is made from the code by \`npm run reference\`.`;
 

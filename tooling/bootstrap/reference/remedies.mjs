@@ -43,7 +43,7 @@ export const remedies = {
   KIT_UNSUPPORTED:
     "Use a client with connections, as `connect()` gives; over HTTP send text. [Limits](../../packages/core/docs/http.md#limits).",
   KIT_UNKNOWN_OUTCOME:
-    "Without an `op`, read the state before you repeat the change. [A program](../../packages/core/docs/recipes.md). [When Redis is away](redis-away.md#calls).",
+    "Where `retryable` is false, repeat the call only with the `op` of the error; without an `op`, read the state first. Better give the call an id before, outside of `retry`. [A program](../../packages/core/docs/recipes.md). [When Redis is away](redis-away.md#calls).",
 
   KIT_LOCK_TIMEOUT: "Reply that it is busy, or wait longer. `kit inspect lock NAME` shows who holds it and who waits.",
   KIT_LOCK_LOST:

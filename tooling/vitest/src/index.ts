@@ -17,6 +17,7 @@ export { exposures } from "./exposure.js";
 export { drawing, guardPrototypes, hostileNames, polluted } from "./hostile.js";
 export { cutAfter, cutBefore, cutWithin, HttpBridge, served, silence, status } from "./http-bridge.js";
 export { about, anInbox, type KeyState, nothing, stateOf, unchanged } from "./keys.js";
+export { losingOnce } from "./losses.js";
 export { describeMigration } from "./migration.js";
 export { onMovingSlots, type RareCall } from "./moving-slots.js";
 export { Peer, Program, runProgram } from "./programs.js";

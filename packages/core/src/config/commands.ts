@@ -29,11 +29,12 @@ export class ConfigCommands {
 
   write(
     value: string,
-    { op = newToken(), expected, author, ...options }: ResolvedWrite,
+    { op: given, expected, author, ...options }: ResolvedWrite,
   ): Promise<{ readonly isWritten: boolean; readonly version: scripts.ConfigVersion | undefined }> {
     const { channel, settings } = this;
+    const op = given ?? newToken();
     const args = { op, expected, author, value, maxHistory: settings.maxHistory, channel };
-    return scripts.set.run(this.context, this.#keys, args, { ...options, op });
+    return scripts.set.run(this.context, this.#keys, args, { ...options, op, isRepeatable: given !== undefined });
   }
 
   /** How long a call waits for the schema. */

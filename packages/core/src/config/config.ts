@@ -163,7 +163,8 @@ export class Config<Value = unknown, Input = Value>
    * @throws {ConfigInvalidError} the schema refuses it, or did not settle within `deadlineMs`, or it is not JSON; nothing was
    *   sent.
    * @throws {KitClosedError} it was closed while the schema ran; nothing was sent.
-   * @throws {KitUnknownOutcomeError} its reply is lost; call again with its `op`.
+   * @throws {KitUnknownOutcomeError} its reply is lost; call again with its `op`. Without it the same call would write a second time,
+   *   perhaps over a write of somebody else.
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async set(value: Input, options: SetOptions = {}): Promise<ConfigVersion> {

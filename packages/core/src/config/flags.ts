@@ -12,7 +12,7 @@ import {
   text,
   textOption,
 } from "../toolkit/index.js";
-import { KitError, type RedisLike } from "../index.js";
+import { KitError, KitUnknownOutcomeError, type RedisLike } from "../index.js";
 import { TypedEmitter } from "../toolkit/index.js";
 import { ConfigCommands } from "./commands.js";
 import { Config } from "./config.js";
@@ -218,6 +218,9 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
         await this.#config.set({ ...stored, [name]: flag }, { expected, author, deadlineMs: remainingMs, signal });
         return;
       } catch (error) {
+        // This call takes no `op`, and the flag is the same after a repeat.
+        if (error instanceof KitUnknownOutcomeError)
+          throw new KitUnknownOutcomeError(`Flag ${name} may or may not be set`, undefined, error.cause, true);
         const waitMs = backoffMs(attempt + 1, 2, 50);
         if (!(error instanceof ConfigConflictError) || deadline.remainingMs <= waitMs) throw error;
         await pause(waitMs, signal);

@@ -168,8 +168,8 @@ export interface SetOptions extends AskOptions {
    */
   readonly author?: string | undefined;
   /**
-   * The operation id, as a KitUnknownOutcomeError reports it. A write that is repeated with it happens once, as long as it is
-   * among the last `maxHistory` writes. The repeated call returns the first write's version, also for another value.
+   * The operation id: one that you made, or that of a KitUnknownOutcomeError. A write that is repeated with it happens once, as long as it
+   * is among the last `maxHistory` writes. The repeated call returns the first write's version, also for another value.
    *
    * @default a random one
    */

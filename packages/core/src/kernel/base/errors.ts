@@ -98,7 +98,7 @@ export class KitError extends Error {
   static readonly brand: string = "KitError";
   /** Stable across versions; packages add their own codes. */
   readonly code: KitErrorCode;
-  /** Whether the same call may succeed later without any change by the caller. */
+  /** Whether to make the same call again, unchanged: it may succeed later, and all of them together have at most one effect. */
   readonly retryable: boolean;
 
   constructor(code: KitErrorCode, message: string, options: { cause?: unknown; retryable?: boolean } = {}) {
@@ -145,19 +145,21 @@ export class KitUnavailableError extends KitError {
 }
 
 /**
- * A change was sent, but its reply did not arrive: the change may or may not have been made. If the call takes an `op`, repeat it
- * with the `op` of this error: the change has one effect however often it is sent. A lock and a semaphore undo the acquire
- * themselves, so call it again. Retryable if the change is idempotent or has an `op`.
+ * A change was sent, but its reply did not arrive: the change may or may not have been made. Where the call takes an `op`, repeat it
+ * with the `op` of this error: they have one effect together, while the same call without it may have a second one. A lock and a
+ * semaphore undo the acquire themselves, so call it again. Retryable if the same call has one effect however often it is made: the
+ * change is idempotent, or you gave it an id, such as `op`.
  */
 export class KitUnknownOutcomeError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitUnknownOutcomeError";
-  /** The operation id of the change; undefined: it has none, and a repetition may have a second effect. */
+  /** The operation id of the change; undefined: it has none. */
   readonly op: string | undefined;
 
-  /** `retryable`: whether the change has one effect however often it is sent. */
-  constructor(message: string, op: string | undefined, cause?: unknown, retryable: boolean = op !== undefined) {
-    super("KIT_UNKNOWN_OUTCOME", message, { cause, retryable });
+  /** `retryable`: whether the same call of the caller has one effect however often it is made. */
+  constructor(message: string, op: string | undefined, cause?: unknown, retryable = false) {
+    const hint = op === undefined || retryable ? "" : "; to repeat it, pass the `op` of this error";
+    super("KIT_UNKNOWN_OUTCOME", message + hint, { cause, retryable });
     this.op = op;
   }
 }

@@ -57,10 +57,15 @@ const retryRules = {
  * Calls `attempt` until it resolves, with jittered waits that double up to a cap.
  *
  * `again(error)` decides whether another try is made; by default when `error.retryable` is true. A try that is under way is
- * never cut short.
+ * never cut short. A change whose reply is lost is only repeated if it has one effect however often it is made: make its id before,
+ * outside of `attempt`. Without one, the KitUnknownOutcomeError of that try is the result.
  *
  * @throws the error of the last try; `signal.reason` if `signal` aborts while waiting.
  * @throws {TypeError | RangeError} an option is not what it should be.
+ *
+ * @example
+ * const op = randomUUID();
+ * await retry(() => config.set({ limit: 20 }, { op }), { waitMs: 10_000 });
  */
 export const retry = async <T>(
   attempt: (number: number) => Promise<T>,

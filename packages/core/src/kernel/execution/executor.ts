@@ -38,6 +38,8 @@ export interface Call {
   /** Whether it has one effect however often it is sent. Then it is sent again after a lost reply, within the deadline. */
   readonly idempotent: boolean;
   readonly op?: string | undefined;
+  /** Whether its caller may make the same call again; by default if it is idempotent or has an `op`. */
+  readonly isRepeatable?: boolean | undefined;
   readonly deadline: Deadline;
   readonly signal?: AbortSignal | undefined;
   /** Whether texts in the reply come as Buffers, byte for byte, instead of being decoded as UTF-8. */
@@ -340,7 +342,7 @@ export class CommandExecutor {
         `${call.what} was sent to ${address}, but its reply is lost${reason}: it may or may not have happened`,
         call.op,
         cause,
-        call.idempotent || call.op !== undefined,
+        call.isRepeatable ?? (call.idempotent || call.op !== undefined),
       );
     // Why a client ended by itself, such as a refused password.
     const detail = cause && end !== "was closed" ? ` (${reasonOf(cause)}${stall})` : "";

@@ -88,6 +88,13 @@ export interface RunOptions {
   /** The operation id that an unknown outcome reports. */
   readonly op?: string | undefined;
   /**
+   * Whether your caller may make the same call of yours again: `retryable` of an unknown outcome. Say false if you made `op`, or any
+   * other operand, for this call, so that the next one is another change.
+   *
+   * @default true if the script is idempotent, or has an `op`
+   */
+  readonly isRepeatable?: boolean | undefined;
+  /**
    * The caller's operation, for messages.
    *
    * @default the script's name
@@ -170,6 +177,7 @@ class ScriptCall implements Call {
   readonly idempotent: boolean;
   readonly bytes: boolean;
   readonly op: string | undefined;
+  readonly isRepeatable: boolean | undefined;
   readonly deadline: Deadline;
   readonly signal: AbortSignal | undefined;
   readonly isWanted: (() => boolean) | undefined;
@@ -181,7 +189,7 @@ class ScriptCall implements Call {
   constructor(
     facts: { readonly name: string; readonly readonly: boolean; readonly idempotent: boolean; readonly bytes: boolean },
     operands: RedisArgument[],
-    { deadlineMs = defaultDeadlineMs, signal, op, operation = facts.name, isWanted }: RunOptions,
+    { deadlineMs = defaultDeadlineMs, signal, op, isRepeatable, operation = facts.name, isWanted }: RunOptions,
   ) {
     this.#operation = operation;
     this.operands = operands;
@@ -189,6 +197,7 @@ class ScriptCall implements Call {
     this.idempotent = facts.idempotent;
     this.bytes = facts.bytes;
     this.op = op;
+    this.isRepeatable = isRepeatable;
     this.deadline = Deadline.in(deadlineMs);
     this.signal = signal;
     this.isWanted = isWanted;
