@@ -123,7 +123,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    * @throws {JobPayloadError} the data cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema.
    * @throws {KitUnavailableError} no server answered within `deadlineMs`; nothing was added.
    * @throws {KitUnknownOutcomeError} the reply was lost, or the job was not replicated as `durable` requires. The same call with
-   * `{ op: error.op }` settles the outcome.
+   * `{ op: error.op }` settles the outcome. Without it the same call may add a second job, unless it has `unique` with `ttlMs`.
    * @throws {QueueFullError} `maxPending` adds wait already.
    * @throws {QueueEvictionError} the server may evict jobs.
    * @throws `signal.reason`.
@@ -173,7 +173,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    * @throws {JobResultError} the job is done, and the result of its handler cannot be sent.
    * @throws {CallTimeoutError} no outcome within `waitMs`.
    * @throws {JobOutcomeLostError} the job is gone, and so is its outcome.
-   * @throws {KitUnknownOutcomeError} the reply to the add was lost, and `waitMs` was over before that was settled.
+   * @throws {KitUnknownOutcomeError} the reply to the add was lost, and `waitMs` was over before that was settled. {@link add} with its
+   *   `op` adds the job only if this call did not; another call may add a second one.
    * @throws {KitClosedError} this object was closed meanwhile.
    * @throws the other errors of {@link add}.
    *
@@ -201,8 +202,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    * Adds many jobs in order, all or none of them, and resolves with their ids. Beyond 1 MiB (a job counts as at least 1 KiB) or
    * `maxPending` jobs they travel in several calls. If a call fails, the jobs of the earlier calls stay, and no further call is made.
    *
-   * @throws every error of {@link add}. The `op` of a KitUnknownOutcomeError settles only the first job of its call. Jobs with an `id` of
-   * your own can be added again.
+   * @throws every error of {@link add}. A KitUnknownOutcomeError has no `op`: it is retryable if each job has `unique` with `ttlMs`. It also
+   *   comes, with the failure as its `cause`, when some of the calls added their jobs.
    *
    * @example
    * await queue.addAll([{ name: "resize", data: { url } }, { name: "resize", data: { url: other }, priority: -1 }]);
@@ -333,10 +334,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     const isOnce = isAsked || unique !== undefined;
     const all = isAsked ? `${resolved.words}\t?` : resolved.words;
     const words = id === undefined && op === undefined ? all : `\tu${all}`;
-    if (op === undefined) return { head, payload, words, id, op, isRepeat: false, isOnce };
+    const job = { head, payload, op, isOnce, isRepeat: op !== undefined };
+    if (op === undefined) return { ...job, words, id, isRepeatable: unique?.ttlMs !== undefined };
     const former = parseOp(op);
     if (id !== undefined && id !== former.id) throw new TypeError(`Expected \`op\` to come from an add of \`id\``);
-    return { head, payload, words: words + former.word, id: former.id, op, isRepeat: true, isOnce };
+    return { ...job, words: words + former.word, id: former.id, isRepeatable: true };
   }
 
   #usualHead(name: string): string {

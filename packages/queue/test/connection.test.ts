@@ -1,6 +1,6 @@
-import { connect, type Connection } from "@kit/core";
+import { connect, type Connection, type KitUnknownOutcomeError, retry } from "@kit/core";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
-import { aborted, closedPort, rejection, sentTwice } from "@tooling/vitest/helpers";
+import { aborted, closedPort, losingOnce, rejection, sentTwice } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -194,7 +194,8 @@ describe("a queue whose connections break", () => {
     const unknown = (await rejection(queue.add("job", 1))) as { code: string; op: string };
     expect(unknown.code).toBe("KIT_UNKNOWN_OUTCOME");
     // A repeat that fails changes nothing: the outcome is still unknown, under the same op.
-    expect(await rejection(queue.add("job", 1, { op: unknown.op }))).toMatchObject(unknown);
+    const { code, op } = unknown;
+    expect(await rejection(queue.add("job", 1, { op }))).toMatchObject({ code, op, retryable: true });
     proxy.down.hole = false;
     work(make(), runs.handler);
     await runs.until(2);
@@ -206,6 +207,67 @@ describe("a queue whose connections break", () => {
     await runs.until(3);
     await fixture.untilEmpty();
     expect(runs.data).toEqual([0, 1, 2]);
+  });
+
+  it("adds one job for a call under retry(), or rejects with what settles it", async () => {
+    const { proxy, client, queue } = await proxied(400);
+    const runs = new Runs();
+    work(make(), runs.handler);
+    await queue.add("job", "first");
+    const lost = async (call: () => Promise<unknown>): Promise<KitUnknownOutcomeError> => {
+      const { attempt, tries } = losingOnce(proxy, call);
+      const error = await rejection(retry(attempt, { waitMs: 30_000 }));
+      expect([error, tries()]).toMatchObject([{ code: "KIT_UNKNOWN_OUTCOME", retryable: false }, 1]);
+      await eventually(() => client.ping());
+      return error as KitUnknownOutcomeError;
+    };
+    const settled = ({ op }: KitUnknownOutcomeError, data: string): Promise<string> =>
+      eventually(() => queue.add("job", data, { op }));
+    await settled(await lost(() => queue.add("job", "add")), "add");
+    // Its job may have run by the time of a repeat, and then an id no longer keeps out another.
+    await settled(await lost(() => queue.add("job", "id", { id: "mine" })), "id");
+    // Its outcome is not waited for any more.
+    await settled(await lost(() => queue.call("job", "call", { waitMs: 500 })), "call");
+    const jobs = [
+      { name: "job", data: "a" },
+      { name: "job", data: "b", unique: { key: "b", ttlMs: 60_000 } },
+    ];
+    expect((await lost(() => queue.addAll(jobs))).op).toBeUndefined();
+
+    const keyed = (data: string) => ({ name: "job", data, unique: { key: data, ttlMs: 60_000 } });
+    const { name, data, ...unique } = keyed("key");
+    const calls = [() => queue.add(name, data, unique), () => queue.addAll([keyed("x"), keyed("y")])];
+    for (const call of calls as readonly (() => Promise<unknown>)[]) {
+      const { attempt, tries } = losingOnce(proxy, call);
+      await retry(attempt, { waitMs: 30_000 });
+      expect(tries()).toBeGreaterThan(1);
+    }
+    await fixture.untilEmpty();
+    expect(runs.data.map(String).toSorted()).toEqual(["a", "add", "b", "call", "first", "id", "key", "x", "y"]);
+  });
+
+  it("does not add the first of many jobs again when the others were not added", async () => {
+    const { proxy, queue } = await proxied(400);
+    await queue.add("job", 0);
+    // One call carries 1 MiB.
+    const many = Array.from({ length: 8 }, (_, data) => ({
+      name: "job",
+      data: `${String(data)}${"x".repeat(200_000)}`,
+    }));
+    let tries = 0;
+    const add = async (): Promise<unknown> => {
+      tries++;
+      const adding = rejection(queue.addAll(many));
+      await eventually(async () => expect((await fixture.counts()).jobs).toBeGreaterThan(1));
+      proxy.refuse = true;
+      proxy.resetAll();
+      const error = await adding;
+      proxy.heal();
+      throw error;
+    };
+    proxy.up.latencyMs = 50;
+    const error = await rejection(retry(add, { waitMs: 20_000 }));
+    expect([error, tries]).toMatchObject([{ code: "KIT_UNKNOWN_OUTCOME", op: undefined, retryable: false }, 1]);
   });
 
   it("names the stall of its own event loop after which the server did not answer either", async () => {

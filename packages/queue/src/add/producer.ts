@@ -1,4 +1,4 @@
-import { type KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
+import { KitError, type KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
 import { Batcher } from "@kit/core/batching";
 import { type Deadline, noAnswer } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, wallMs } from "../commands.js";
@@ -24,6 +24,8 @@ export interface NewJob {
   readonly isOnce?: boolean;
   /** The outcome of an earlier call is unknown: if this one fails, the job may still have been added. */
   readonly isRepeat: boolean;
+  /** However often its caller makes the same call, one job is added: by `op`, or by a key that stays taken. */
+  readonly isRepeatable: boolean;
   /** Its add has rejected, since the job was not sent. */
   isGivenUp?: boolean;
 }
@@ -40,6 +42,8 @@ export const idOf = (added: Added): string => (typeof added === "string" ? added
 /** A job, or a group of jobs that are stored together or not at all. */
 type Item = NewJob | readonly NewJob[];
 const isGroup = (item: Item): item is readonly NewJob[] => Array.isArray(item);
+const jobsOf = (item: Item): readonly NewJob[] => [item].flat() as NewJob[];
+const isRepeatable = (job: NewJob): boolean => job.isRepeatable;
 const bytesOf = ({ payload }: NewJob): number => payload.length + overheadBytes;
 /** The share of a job in the bytes of a call. In a group it counts as at least a thousandth. */
 const shareOf = (job: NewJob): number => Math.max(bytesOf(job), Math.floor(maxBytes / maxAdded));
@@ -106,7 +110,15 @@ export class Producer {
       }
     }
     const ids: string[] = [];
-    for (const group of groups) ids.push(...(await this.#addGroup(group)));
+    for (const group of groups)
+      try {
+        ids.push(...(await this.#addGroup(group)));
+      } catch (error) {
+        // The same call would add the jobs of the earlier groups again.
+        if (ids.length === 0 || jobs.every(isRepeatable) || !(KitError.is(error) && error.retryable)) throw error;
+        const some = `${String(ids.length)} of ${String(jobs.length)} jobs were added, and then`;
+        throw new KitUnknownOutcomeError(`${some}: ${error.message}`, undefined, error);
+      }
     return ids;
   }
 
@@ -128,14 +140,15 @@ export class Producer {
     const refusal = this.#commands.isChecked ? undefined : await this.#refusal(deadline);
     if (refusal) return items.map((item) => this.#unsent(item, refusal));
     // Some adds have rejected meanwhile, and are not sent: no call carries their jobs.
-    const wanted = (items.flat() as NewJob[]).filter(({ isGivenUp }) => isGivenUp !== true);
+    const wanted = items.flatMap(jobsOf).filter(({ isGivenUp }) => isGivenUp !== true);
     const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
     let next = 0;
     const resultOf = ({ call }: NewJob): Added | Error => (call === undefined ? "" : (results[next++] ?? ""));
     return items.map((item) => {
       if (!isGroup(item)) return resultOf(item);
       const own = item.map(resultOf);
-      return own.find((one) => one instanceof Error) ?? (own as Added[]);
+      const failure = own.find((one) => one instanceof Error);
+      return isUnknown(failure) ? unknownOutcome(item, failure!.cause) : (failure ?? (own as Added[]));
     });
   }
 
@@ -176,7 +189,7 @@ export class Producer {
       return jobs.map(({ isOnce, id = "" }) => {
         if (!isOnce) return id;
         // The server keeps answers for ten minutes. So this call's `op` would not find it later either.
-        return answers[next++] ?? unknownOutcome();
+        return answers[next++] ?? unknownOutcome([]);
       });
     } catch (error) {
       this.#mustRetire ||= isUnknown(error);
@@ -185,20 +198,19 @@ export class Producer {
   }
 
   #late(item: Item, wasSent: boolean, reason: string): Error {
-    const jobs = [item].flat() as [NewJob];
-    const [first] = jobs;
+    const jobs = jobsOf(item);
+    const first = jobs[0]!;
     if (!first.isRepeat && (!wasSent || first.call === undefined)) {
       for (const job of jobs) job.isGivenUp = true;
       return this.#notAdded(reason);
     }
     this.#mustRetire = true;
-    return unknownOutcome(first, undefined, reason);
+    return unknownOutcome(item, undefined, reason);
   }
 
   /** The queue could not be opened. A repeat keeps its `op`: an earlier call may have added the job. */
   #unsent(item: Item, refusal: Error): Error {
-    const [first] = [item].flat() as [NewJob];
-    if (first.isRepeat) return unknownOutcome(first, refusal);
+    if (jobsOf(item)[0]!.isRepeat) return unknownOutcome(item, refusal);
     return isUnknown(refusal) ? this.#notAdded("", refusal) : refusal;
   }
 
@@ -221,9 +233,11 @@ export class Producer {
   }
 }
 
-const unknownOutcome = (job?: NewJob, cause?: unknown, reason = ""): KitUnknownOutcomeError =>
+/** The jobs of a group have no `op`: it would settle one of them. Nor has a job whose answer is no longer stored: `item` is empty. */
+const unknownOutcome = (item: Item, cause?: unknown, reason = ""): KitUnknownOutcomeError =>
   new KitUnknownOutcomeError(
     `It is unknown whether a job was added, or replicated${reason}`,
-    job && (job.op ?? `${job.call ?? ""}:${job.id ?? ""}`),
+    isGroup(item) ? undefined : (item.op ?? `${item.call ?? ""}:${item.id ?? ""}`),
     cause,
+    jobsOf(item).length > 0 && jobsOf(item).every(isRepeatable),
   );

@@ -1,4 +1,4 @@
-import { KitClosedError, type KitError, KitUnknownOutcomeError } from "@kit/core";
+import { KitClosedError, KitError, KitUnknownOutcomeError } from "@kit/core";
 import { asKitError, backoffMs, Deadline, pause, settled } from "@kit/core/toolkit";
 import type { QueueCommands } from "../commands.js";
 import {
@@ -117,8 +117,11 @@ export class Calls {
         return await add(replyTo, op);
       } catch (error) {
         const isOver = this.#commands.life.isClosed || executor.isEnded || deadline.remainingMs <= 1;
-        if (!(error instanceof KitUnknownOutcomeError) || isOver) throw error;
-        ({ op } = error);
+        const isUnknown = error instanceof KitUnknownOutcomeError;
+        // The queue may be full when the job of an earlier try may have been added.
+        if (!isUnknown && (op === undefined || !(KitError.is(error) && error.retryable))) throw error;
+        if (isUnknown) ({ op } = error);
+        if (isOver) throw new KitUnknownOutcomeError("It is unknown whether the job of a call was added", op, error);
         await pause(Math.min(deadline.remainingMs, backoffMs(attempt, 20, 1_000)), signal);
       }
   }
