@@ -2,9 +2,9 @@ import { tracingChannel } from "node:diagnostics_channel";
 import { getEventListeners } from "node:events";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { type KitUnknownOutcomeError } from "@kit/core";
+import { type KitUnknownOutcomeError, retry } from "@kit/core";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
-import { closedPort, rejection, runProgram, sentTwice, timed } from "@tooling/vitest/helpers";
+import { closedPort, losingOnce, rejection, runProgram, sentTwice, timed } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it, vi } from "vitest";
@@ -105,7 +105,7 @@ describe("a lost reply", () => {
     await counter.add(1);
     proxy.down.hole = true;
     const error = (await rejection(counter.add(10))) as KitUnknownOutcomeError;
-    expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: expect.any(String) as unknown, retryable: true });
+    expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: expect.any(String) as unknown, retryable: false });
     counter.inc(100);
     // Its own deadline may come first.
     expect(await rejection(stats.flush())).toMatchObject({
@@ -114,6 +114,7 @@ describe("a lost reply", () => {
     expect(await rejection(counter.add(0, { op: error.op }))).toMatchObject({
       code: "KIT_UNKNOWN_OUTCOME",
       op: error.op,
+      retryable: true,
     });
     expect(await totalOf("open_total")).toBe(11);
     // Nobody can be reached now: that nothing was sent this time does not make the first time undone.
@@ -127,6 +128,25 @@ describe("a lost reply", () => {
     expect([await totalOf("open_total"), stats.report().pending, dropped]).toEqual([111, 0, {}]);
     await expect(counter.add(1, { op: "nonsense" })).rejects.toThrow(RangeError);
   });
+
+  it.each(["effectively-once", "at-least-once", "at-most-once"] as const)(
+    "adds no second amount under retry(), in %s delivery",
+    async (delivery) => {
+      const { proxy, client, stats } = await behindProxy({ deadlineMs: 1_000 }, 10);
+      const counter = stats.counter("money_total", { delivery });
+      const took = stats.distribution("price_ms", { delivery });
+      await counter.add(1);
+      await took.record(1);
+      for (const call of [() => counter.add(10), () => took.record(10)] as readonly (() => Promise<unknown>)[]) {
+        const { attempt, tries } = losingOnce(proxy, call);
+        const error = await rejection(retry(attempt, { waitMs: 30_000 }));
+        expect([error, tries()]).toMatchObject([{ code: "KIT_UNKNOWN_OUTCOME", retryable: false }, 1]);
+        await eventually(() => client.ping());
+      }
+      await eventually(() => stats.flush());
+      expect([await counter.total(), (await took.total()).count]).toEqual([11, 2]);
+    },
+  );
 
   it("that stays lost can be waited for until a signal aborts", async () => {
     const { proxy, stats } = await behindProxy({ deadlineMs: 1_000 }, 10);

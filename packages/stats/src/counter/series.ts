@@ -100,7 +100,8 @@ export class CounterSeries {
    * @throws {StatsTimeError} `at` lies more than a minute ahead of the server; nothing was added.
    * @throws {KitUnavailableError} no server answered in time; nothing was added.
    * @throws {KitUnknownOutcomeError} the reply is lost. In effectively-once delivery the amount is sent again in the
-   *   background, and `add(amount, { op: error.op })` waits for that; in the other deliveries an `op` cannot be waited for.
+   *   background, and `add(amount, { op: error.op })` waits for that; in the other deliveries it has no `op`. The same call
+   *   without `op` adds a second amount.
    * @throws {KitClosedError} after `close()`.
    */
   add(amount = 1, options: ConfirmOptions = noOptions): Promise<number> {

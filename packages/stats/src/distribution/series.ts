@@ -100,7 +100,7 @@ export class DistributionSeries {
    * @throws {StatsTimeError} `at` lies more than a minute ahead of the server; nothing was counted.
    * @throws {KitUnavailableError} no server answered in time; nothing was counted.
    * @throws {KitUnknownOutcomeError} the reply is lost. In effectively-once delivery the value is sent again in the
-   *   background, and `record(value, { op: error.op })` waits for that.
+   *   background, and `record(value, { op: error.op })` waits for that. The same call without `op` records a second value.
    * @throws {KitClosedError} after `close()`.
    */
   record(value: number, options: RecordOptions = noOptions): Promise<Recorded> {

@@ -67,7 +67,10 @@ export class Outcomes {
     const { outbox } = batch;
     if (batch.outcome) return;
     const isUnknown = error instanceof KitUnknownOutcomeError;
-    if (isUnknown ? outbox.delivery === "at-least-once" : !batch.mayBeCounted) return this.#putBack(batch, error);
+    if (isUnknown && outbox.delivery === "at-least-once")
+      // For `flush()` the error is retryable. An amount that its caller adds again is another one.
+      return this.#putBack(batch, new KitUnknownOutcomeError(error.message, undefined, error.cause));
+    if (!isUnknown && !batch.mayBeCounted) return this.#putBack(batch, error);
     if (!isUnknown) return;
     if (outbox.delivery === "at-most-once") {
       const { units } = batch.buffered;
@@ -93,10 +96,10 @@ export class Outcomes {
     this.#settle(batch, { error: this.unknown(batch, undefined) });
   }
 
-  /** The error of an unknown outcome. */
-  unknown({ outbox, op }: Batch, cause: unknown): KitUnknownOutcomeError {
+  /** The error of an unknown outcome. `isRepeat`: of a call with the `op` of the batch. */
+  unknown({ outbox, op }: Batch, cause: unknown, isRepeat = false): KitUnknownOutcomeError {
     const message = `An amount for ${outbox.id} was sent, but its reply is lost: it may or may not have been counted`;
-    return new KitUnknownOutcomeError(message, op, cause);
+    return new KitUnknownOutcomeError(message, op, cause, isRepeat);
   }
 
   /** The batch was not counted: amounts without a waiting caller are kept for the next flush. */

@@ -130,7 +130,7 @@ export class Sender {
     if (!batch) throw new RangeError("Expected `op` to come from a KitUnknownOutcomeError of this object");
     if (!batch.outcome) await inTime(this.#dispatcher.attempt(batch.outbox), { deadline });
     const { outcome } = batch;
-    if (!outcome) throw this.#outcomes.unknown(batch, undefined);
+    if (!outcome) throw this.#outcomes.unknown(batch, undefined, true);
     if ("error" in outcome) throw outcome.error;
     return outcome.result as Result;
   }
