@@ -138,7 +138,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    *
    * @throws {ChatUnknownError | ChatMemberError | ChatTooLargeError | ChatFullError} nothing was sent.
    * @throws {KitError} `KIT_CHAT_BUSY`: `maxPending` sends to the chat already wait in this process.
-   * @throws {KitUnknownOutcomeError} the reply is lost. `op` is the client id: sending again with it settles the outcome.
+   * @throws {KitUnknownOutcomeError} the reply is lost. `op` is the client id: sending again with it settles the outcome. Without a
+   *   `clientId` of yours the same call would send a second message.
    *
    * @example
    * const { seq } = await chat.send("order:1", { from: "ann", body: "Is it still available?", clientId: "m1" });

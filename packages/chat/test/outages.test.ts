@@ -1,5 +1,6 @@
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
-import { rejection, watched } from "@tooling/vitest/helpers";
+import { type KitUnknownOutcomeError, retry } from "@kit/core";
+import { losingOnce, rejection, watched } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -92,6 +93,18 @@ describe("a lost connection", () => {
     proxy.resetAll();
     const again = await eventually(() => chat.send(room, { from: "ann", body: "x", clientId: "m1" }));
     expect([again.seq, again.duplicate]).toEqual([2, true]);
+  });
+
+  it("stores one message for a send under retry(): with a client id, or else it rejects with one", async () => {
+    const { proxy, chat } = await proxied({ deadlineMs: 300 });
+    await eventually(() => chat.send(room, { from: "ann", body: "x", clientId: "m0" }));
+    const first = losingOnce(proxy, () => chat.send(room, { from: "ann", body: "y" }));
+    const error = (await rejection(retry(first.attempt, { waitMs: 20_000 }))) as KitUnknownOutcomeError;
+    expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: expect.any(String) as unknown, retryable: false });
+    await eventually(() => chat.send(room, { from: "ann", body: "y", clientId: error.op }));
+    const second = losingOnce(proxy, () => chat.send(room, { from: "ann", body: "z", clientId: "m2" }));
+    await retry(second.attempt, { waitMs: 20_000 });
+    expect([first.tries(), second.tries() > 1, (await chat.inspect(room)).head]).toEqual([1, true, 3]);
   });
 
   it("of a waiter is replaced, and no message that arrived meanwhile is missed", async () => {

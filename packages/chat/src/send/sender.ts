@@ -51,7 +51,8 @@ export class MessageSender {
   }
 
   /** A call of the user. */
-  send(chat: string, { from, body, clientId = newToken(), durable, signal }: ResolvedSendOptions): Promise<Accepted> {
+  send(chat: string, { from, body, clientId: given, durable, signal }: ResolvedSendOptions): Promise<Accepted> {
+    const clientId = given ?? newToken();
     const item: Outgoing = { chat, from, clientId, body: encodeBody(body) };
     const { settings, life } = this.#store;
     const { maxBodyBytes } = settings;
@@ -62,7 +63,7 @@ export class MessageSender {
       try {
         return await (durable ? this.#sendDurably(item, durable, signal) : this.#sendTogether(item, signal));
       } catch (error) {
-        throw withOp(error, clientId);
+        throw withOp(error, clientId, given !== undefined);
       }
     };
     return life.call("chat.send", () => ({ chat, from }), sending);
@@ -131,7 +132,7 @@ const accepted = (
 };
 
 /** The error of a whole batch, with the operation id that resolves it for one message. */
-const withOp = (error: unknown, op: string): unknown =>
+const withOp = (error: unknown, op: string, isGiven: boolean): unknown =>
   error instanceof KitUnknownOutcomeError && error.op === undefined
-    ? new KitUnknownOutcomeError(error.message, op, error.cause, true)
+    ? new KitUnknownOutcomeError(error.message, op, error.cause, isGiven)
     : error;
