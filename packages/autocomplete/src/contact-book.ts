@@ -117,12 +117,12 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
    *
    * @throws {InvalidEntryError} the id, the text or the payload cannot be stored; nothing was changed.
    * @throws {KitUnknownOutcomeError} the reply was lost. A repeated call with the error's `op` counts once, unless eight other changes
-   * came in between.
+   * came in between; without an `op` the same call would count a second event.
    * @throws {KitUnavailableError} no server answered in time; nothing was changed.
    * @throws {TypeError | RangeError} an argument has a wrong type.
    */
   async record(id: string, card: ContactCard<Payload> = {}, options: ChangeOptions = {}): Promise<boolean> {
-    const { op, signal } = resolveChange(options);
+    const { op, isGiven, signal } = resolveChange(options);
     const { rules, halfLifeMs, max, keepMs } = this.#settings;
     const { text, payload } = resolve("card", card, cardRules) as ContactCard<Payload>;
     checkId(id);
@@ -131,7 +131,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     checkFolded(id, foldText(text ?? id, rules));
     const stored = text === undefined ? tail.slice(id.length) : tail;
     const args = { op, id, card: stored, halfLifeMs, max, keepMs };
-    return await this.#change("record", () => this.#commands.record(args, signal));
+    return await this.#change("record", () => this.#commands.record(args, isGiven, signal));
   }
 
   /** Removes a contact; the next event brings it back. Resolves with whether it was there. */

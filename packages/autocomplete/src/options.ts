@@ -164,8 +164,8 @@ export const callRules = { signal } satisfies RulesOf<CallOptions>;
 /** One change. */
 export interface ChangeOptions extends CallOptions {
   /**
-   * The operation id, from a `KitUnknownOutcomeError`. A repetition of the same change then does nothing: in an index within a minute, in a
-   * contact book until eight other changes. With another change it is refused.
+   * The operation id: one that you made, or that of a `KitUnknownOutcomeError`. A repetition of the same change then does nothing: in an
+   * index within a minute, in a contact book until eight other changes. With another change it is refused.
    *
    * @default a new one
    */
@@ -393,16 +393,23 @@ const checkedQuery = <Query extends ResolvedQuery>(query: Query): Query => {
 export const resolveSuggest = (options: SuggestOptions): Resolved<typeof suggestRules> =>
   checkedQuery(resolve("options", options, suggestRules));
 
+/** The checked options of one change. `isGiven`: its caller made `op`, and so can repeat the call. */
+export interface ResolvedChange {
+  readonly op: string;
+  readonly isGiven: boolean;
+  readonly signal: AbortSignal | undefined;
+}
+
 /** @throws {TypeError | RangeError} an option is invalid. */
-export const resolveChange = (options: ChangeOptions): { op: string; signal: AbortSignal | undefined } => {
-  const { op = newToken(), signal: ended } = resolve("options", options, changeRules);
-  return { op, signal: ended };
+export const resolveChange = (options: ChangeOptions): ResolvedChange => {
+  const { op, signal: ended } = resolve("options", options, changeRules);
+  return { op: op ?? newToken(), isGiven: op !== undefined, signal: ended };
 };
 
 /** @throws {TypeError | RangeError} an option is invalid. */
-export const resolveTouch = (options: TouchOptions): { op: string; by: number; signal: AbortSignal | undefined } => {
-  const { op = newToken(), by, signal: ended } = resolve("options", options, touchRules);
-  return { op, by, signal: ended };
+export const resolveTouch = (options: TouchOptions): ResolvedChange & { readonly by: number } => {
+  const { by, ...change } = resolve("options", options, touchRules);
+  return { by, ...resolveChange(change) };
 };
 
 /** After the check, with every default filled in. */

@@ -189,12 +189,14 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * Adds `by`, or one, to an entry's weight. Resolves with whether there is such an entry. The same `op` counts once, for a
    * minute. During a rebuild, entries that it has not read yet get their weight from its source.
    *
+   * @throws {KitUnknownOutcomeError} the reply was lost, or some shards have the change and others do not. A repeated call with the
+   * error's `op` counts once; without an `op` the same call would add again.
    * @throws {TypeError} the index is alphabetical; and all that {@link put} throws.
    */
   async touch(id: string, options: TouchOptions = {}): Promise<boolean> {
-    const { op, by, signal } = resolveTouch(options);
+    const { by, ...call } = resolveTouch(options);
     if (this.#settings.rules.order !== "weight") throw new TypeError('Expected an index made with `order: "weight"`');
-    return await this.#run("touch", () => this.#writer.touch(checkId(id), by, { op, signal }));
+    return await this.#run("touch", () => this.#writer.touch(checkId(id), by, call));
   }
 
   /**

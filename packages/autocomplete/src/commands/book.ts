@@ -17,10 +17,10 @@ export class BookCommands {
     this.#deadlineMs = deadlineMs;
   }
 
-  /** One event with a contact. */
-  record(args: RecordArgs, signal: AbortSignal | undefined): Promise<scripts.BookChange> {
-    const { op } = args;
-    return scripts.record.run(this.#context, this.#keys, args, { deadlineMs: this.#deadlineMs, op, signal });
+  /** One event with a contact. With another `op` it is another event. */
+  record(args: RecordArgs, isRepeatable: boolean, signal: AbortSignal | undefined): Promise<scripts.BookChange> {
+    const options = { deadlineMs: this.#deadlineMs, op: args.op, isRepeatable, signal };
+    return scripts.record.run(this.#context, this.#keys, args, options);
   }
 
   /** Removes, blocks or unblocks a contact. */

@@ -1,6 +1,7 @@
+import { KitError, KitUnknownOutcomeError } from "@kit/core";
 import { newToken } from "@kit/core/toolkit";
 import { byteOffsets, type CheckedEntry, checkFolded, type Folded, foldText } from "../entry.js";
-import type { IndexRules } from "../options.js";
+import type { IndexRules, ResolvedChange } from "../options.js";
 import * as scripts from "../scripts/index.js";
 import { mostTries, type Shard, type Shards, stagedMs } from "./shards.js";
 
@@ -13,6 +14,7 @@ type ShardChange = Change | { readonly touch: string; readonly by: number };
 export interface WriteCall {
   readonly op: string;
   readonly signal: AbortSignal | undefined;
+  readonly isRepeatable?: boolean;
   /** The rebuild that it is part of. */
   readonly token?: string | undefined;
 }
@@ -20,6 +22,8 @@ export interface WriteCall {
 /** A row of `write.lua`. */
 type ChangeRow = Parameters<typeof scripts.write.run>[2]["changes"][number];
 const noChange = { weight: "", tail: "", fold: "", starts: "", secondFold: "", secondStarts: "" };
+
+const isUnknown = (error: unknown): boolean => error instanceof KitUnknownOutcomeError;
 
 const idOf = (change: Change): string => ("put" in change ? change.put.id : change.drop);
 
@@ -81,11 +85,18 @@ export class IndexWriter {
     return checkFolded(id, foldText(text, this.#rules));
   }
 
-  async touch(id: string, by: number, call: WriteCall): Promise<boolean> {
-    const found = await Promise.all(
-      this.#shards.all.map((shard) => this.#writeTo(shard, () => [{ touch: id, by }], "0", call)),
+  /** With another `op` it is another change. */
+  async touch(id: string, by: number, call: ResolvedChange): Promise<boolean> {
+    const sent = { ...call, isRepeatable: call.isGiven };
+    const ends = await Promise.allSettled(
+      this.#shards.all.map((shard) => this.#writeTo(shard, () => [{ touch: id, by }], "0", sent)),
     );
-    return found.some(({ known }) => known > 0);
+    const failures = ends.flatMap((end) => (end.status === "rejected" ? [end.reason as unknown] : []));
+    const failure = failures.find(isUnknown) ?? failures[0];
+    if (failure === undefined) return ends.some((end) => end.status === "fulfilled" && end.value.known > 0);
+    // Some shards have the change: the same call would change them again.
+    const isPartial = failures.length < ends.length && !call.isGiven && KitError.is(failure) && failure.retryable;
+    throw isPartial ? new KitUnknownOutcomeError("Some shards have the new weight", call.op, failure) : failure;
   }
 
   #foldFor({ text }: CheckedEntry, rules: string, shard: Shard): Folded {
@@ -118,7 +129,7 @@ export class IndexWriter {
     shard: Shard,
     chosen: () => readonly ShardChange[],
     revision: string,
-    { op, signal, token = "" }: WriteCall,
+    { op, signal, isRepeatable, token = "" }: WriteCall,
   ): Promise<{ readonly known: number; readonly superseded: readonly string[] }> {
     for (let tries = 0; tries < mostTries; tries++) {
       const changes = chosen();
@@ -127,7 +138,8 @@ export class IndexWriter {
       const staged = token === "" && shard.staged !== settings ? shard.staged : "";
       const rows = changes.map((change) => this.#rowOf(change, revision, shard, settings, staged));
       const args = { op, token, settings, staged, keepMs: stagedMs, changes: rows };
-      const reply = await scripts.write.run(this.#shards.context, shard.keys, args, this.#shards.options(signal, op));
+      const sending = { ...this.#shards.options(signal, op), isRepeatable };
+      const reply = await scripts.write.run(this.#shards.context, shard.keys, args, sending);
       if (reply.state === "done") return reply;
       if (reply.state === "lost") throw this.#shards.rebuildLost();
       this.#shards.learn(shard, reply.settings, reply.staged);
