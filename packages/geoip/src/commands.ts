@@ -231,7 +231,8 @@ export class GeoIpCommands {
         mayAbandon: mayAbandon ? 1 : 0,
         channel: this.keys.changed,
       },
-      { deadlineMs, op: version },
+      // A second import would make this version the previous one, and a second roll-back would switch forward again.
+      { deadlineMs, isRepeatable: false },
     );
     if (outcome === "gone") throw new GeoIpStagingError(this.database);
     if (outcome === "changed") return undefined;

@@ -71,7 +71,7 @@ const isSource = (source: object): source is GeoIpSource =>
  * @throws {GeoIpImportError} the input is malformed: names file, row and column. The old version keeps serving.
  * @throws {GeoIpStagingError} it took longer than `stagingMs`, or the server evicts keys. The old version keeps serving.
  * @throws {KitUnknownOutcomeError} the reply to the switch was lost, or making the keys permanent failed: the new
- * version may serve. Call again, or check `info()`.
+ * version may serve. Check `info()`: after a second import there is no earlier data to roll back to. Not retryable, if the switch was sent.
  * @throws `signal.reason` if `signal` aborts before the switch.
  *
  * @example

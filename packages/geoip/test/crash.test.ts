@@ -1,10 +1,13 @@
+import { retry } from "@kit/core";
 import { attach } from "@kit/core/toolkit";
-import { eventually, useRedis } from "@kit/testing";
-import { rejection, runProgram } from "@tooling/vitest/helpers";
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { losingOnce, rejection, runProgram } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { manyRanges, modes } from "./behaviour.js";
 import { GeoIpCommands } from "../src/commands.js";
+import { rollbackGeoIp } from "../src/index.js";
+import * as scripts from "../src/scripts/index.js";
 import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
@@ -155,6 +158,18 @@ describe("an importer that is killed", () => {
     expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", cause: { code: "KIT_UNAVAILABLE" } });
     node!.resume();
     expect((await fixture.reader().info()).version).toBe(first.version);
+  });
+
+  it("is not repeated by retry() when its reply is lost: a second roll-back would undo it", async () => {
+    await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    const first = await fixture.import(manyRanges(300, "a"));
+    await fixture.import(manyRanges(300, "b"));
+    const client = fixture.connect({ port: proxy.port });
+    const back = (): Promise<string> => rollbackGeoIp(client, "city", { prefix: redis.prefix, deadlineMs: 500 });
+    const { attempt, tries } = losingOnce(proxy, back, { client, script: scripts.switchTo });
+    const error = await rejection(retry(attempt, { waitMs: 30_000 }));
+    expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: undefined, retryable: false });
+    expect([tries(), (await fixture.reader().info()).version]).toEqual([1, first.version]);
   });
 
   it("with its data and the old version's lost: another import repairs it", async () => {
