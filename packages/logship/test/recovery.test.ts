@@ -1,9 +1,10 @@
 import { appendFile, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough, Readable } from "node:stream";
+import { retry } from "@kit/core";
 import { attach, type ClientContext } from "@kit/core/toolkit";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
-import { rejection } from "@tooling/vitest/helpers";
+import { losingOnce, rejection } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -174,6 +175,22 @@ describe("a shipper", () => {
     expect(outages).toBe(1);
     stop.abort(new Error("enough"));
     expect(await following).toMatchObject({ message: "enough" });
+  });
+
+  it("does not ship a stream twice under retry() when the reply to its opening is lost", async () => {
+    const { proxy, client } = await throughProxy();
+    const shipper = fixture.shipper({ client, deadlineMs: 300 });
+    const send = (name: string, options?: { id: string }): Promise<unknown> =>
+      shipper.send(name, Readable.from(["x\n"]), options);
+    await send("known");
+    const nameless = losingOnce(proxy, () => send("nameless"));
+    const error = await rejection(retry(nameless.attempt, { waitMs: 20_000 }));
+    expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: undefined, retryable: false });
+    await eventually(() => client.ping());
+    const named = losingOnce(proxy, () => send("named", { id: "mine" }));
+    await retry(named.attempt, { waitMs: 20_000 });
+    expect([nameless.tries(), named.tries() > 1]).toEqual([1, true]);
+    expect((await fixture.shipper().status())?.files.map(({ name }) => name)).toEqual(["known", "nameless", "named"]);
   });
 
   it("is not fenced off by its own opening when the reply is lost for longer than a call lasts", async () => {

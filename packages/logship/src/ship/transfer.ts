@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { KitUnknownOutcomeError } from "@kit/core";
 import { onAbort } from "@kit/core/toolkit";
 import { changedError } from "../bytes/files.js";
 import { crcOf } from "../bytes/crc.js";
@@ -53,7 +54,7 @@ export const transfer = async (source: Source, how: Shipping, events: TransferEv
   for (let hasBegun = source.isFurther; ; hasBegun = true) {
     const upload = uploadOf(source, how, events);
     const open = (): Promise<Opened> => upload.open();
-    const opened = await (hasBegun ? connection.persist(open, signal) : open());
+    const opened = await (hasBegun ? connection.persist(open, signal) : open().catch(refusedFor(source)));
     events.opened(opened.limitBytes);
     if (opened.state === "done") return shippedBefore(source, opened);
     try {
@@ -129,6 +130,14 @@ const shipRest = async (source: Source, upload: Upload, { settings, signal }: Sh
   const { textBytes, storedBytes, lines } = upload.committed;
   return { id: upload.opened.id, name, textBytes, storedBytes, lines, sha256, wasShipped: false };
 };
+
+/** Without an identity of its caller's the same call ships another file, and the first one may stay open. */
+const refusedFor =
+  ({ isNameless }: Source) =>
+  (error: unknown): never => {
+    if (!isNameless || !(error instanceof KitUnknownOutcomeError)) throw error;
+    throw new KitUnknownOutcomeError(error.message, undefined, error.cause);
+  };
 
 /** The reason to end the file where it is, so that it holds up nothing behind it; undefined if another call can continue it. */
 const faultOf = ({ isNameless }: Source, { onBadData }: ResolvedShipper, error: unknown): string | undefined => {
