@@ -1,4 +1,4 @@
-import type { KitError, RedisLike } from "@kit/core";
+import { type KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
 import {
   type CloseOptions,
   defaultsOf,
@@ -292,7 +292,9 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    *
    * Resolves with the label of the former holder; or with null when the lock was free, or changed hands at that moment.
    *
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command.
+   * @throws {KitUnavailableError} no server answered in time; nothing was changed.
+   * @throws {KitUnknownOutcomeError} the reply to the release was lost. Inspect the lock first: a second call may take it away from
+   * the next holder. Not retryable.
    */
   async forceRelease(name: string): Promise<string | null> {
     this.#life.assertOpen();
@@ -303,7 +305,11 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     const { token, holder } = owner;
     const request = { name, token, resolved: { ...this.#defaults, holder } };
     const releasing = this.#leaser.commands.release(request, { fencingToken: byForce, op: newToken() });
-    const outcome = await this.#life.track(releasing);
+    const outcome = await this.#life.track(releasing).catch((error: unknown) => {
+      if (!(error instanceof KitUnknownOutcomeError)) throw error;
+      // Another call would take the lock away from the next holder.
+      throw new KitUnknownOutcomeError(error.message, undefined, error.cause);
+    });
     return outcome === "released" ? holder : null;
   }
 

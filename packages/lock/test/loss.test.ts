@@ -1,3 +1,4 @@
+import { retry } from "@kit/core";
 import { eventually, useRedis } from "@kit/testing";
 import { describeLeaseLoss, type Proxy, proxied } from "@tooling/vitest/conformance";
 import {
@@ -7,6 +8,7 @@ import {
   callsOf,
   clock,
   cutOffRenewed,
+  losingOnce,
   rejection,
   sentTwice,
   timed,
@@ -15,6 +17,7 @@ import {
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import * as scripts from "../src/scripts/index.js";
 import { enqueue, fixtureOf } from "./harness.js";
 import { leasingOf } from "./leasing.js";
 
@@ -51,6 +54,22 @@ describe("a release without a reply", () => {
     await eventually(async () => expect(await msLeft()).toBe(-2));
     client.call = call;
     await eventually(async () => expect(await lease.release()).toBe("not-held"));
+  });
+});
+
+describe("a forced release without a reply", () => {
+  it("is not repeated by retry(), which would take the lock away from the next holder", async () => {
+    const { proxy, client } = await behindProxy();
+    const lock = fixture.on(client, { deadlineMs: 300 });
+    await fixture.make().acquire(name);
+    await lock.forceRelease(name);
+    await fixture.make().acquire(name);
+    const next = fixture.make().acquire(name, { waitMs: 60_000 });
+    await eventually(async () => expect((await lock.inspect(name)).waiters).toBe(1));
+    const { attempt, tries } = losingOnce(proxy, () => lock.forceRelease(name), { client, script: scripts.release });
+    const error = await rejection(retry(attempt, { waitMs: 20_000 }));
+    expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: undefined, retryable: false });
+    expect([tries(), (await next).isHeld]).toEqual([1, true]);
   });
 });
 
