@@ -1,11 +1,11 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { type Connection, connect } from "@kit/core";
 import { createQueue, type Queue } from "@kit/queue";
-import { eventually, startRedis } from "@kit/testing";
+import { eventually, FaultProxy, startRedis } from "@kit/testing";
 import { Program } from "@tooling/vitest/helpers";
 import { patient, said } from "./said.js";
 import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
-import { quote, readiness } from "./frameworks/jobs.mjs";
+import { order, quote, readiness } from "./frameworks/jobs.mjs";
 import { type Held, Partner } from "./partner.js";
 
 const folder = new URL("frameworks/", import.meta.url);
@@ -114,5 +114,27 @@ describe("a request that waits for a job", () => {
     expect(quoted).toEqual({ status: 503, body: {} });
     expect(ready).toEqual({ status: 503, body: { ok: false } });
     server.nodes[0]!.resume();
+  });
+});
+
+describe("a request whose job may have been added", () => {
+  it("is answered with 503 only if it has a key, so that its repeat adds nothing", async () => {
+    /** What a request is answered with when the queue gets its job, and the reply to that is lost. */
+    const lost = async (request: (queue: Queue) => Promise<unknown>): Promise<unknown> => {
+      await using proxy = await FaultProxy.start({ port: server.nodes[0]!.port });
+      await using client = await connect(proxy.url);
+      const behind = createQueue(client, "shop", { deadlineMs: 500 });
+      await eventually(async () => expect(await order(behind, {}, "o-0")).toMatchObject({ status: 202 }));
+      proxy.down.hole = true;
+      const reply = await request(behind);
+      await behind.close({ timeoutMs: 0 });
+      return reply;
+    };
+    const unknown = { status: 500, body: { error: "KIT_UNKNOWN_OUTCOME" } };
+    expect(await lost((behind) => order(behind, { count: 1 }))).toEqual(unknown);
+    expect(await lost((behind) => quote(behind, { item: "lamp" }, 500))).toEqual(unknown);
+    expect(await lost((behind) => order(behind, { count: 2 }, "o-2"))).toEqual({ status: 503, body: {} });
+    expect(await order(queue, { count: 2 }, "o-2")).toMatchObject({ status: 202 });
+    expect(await redis.hlen("kit:queue:{shop}:jobs")).toBe(4);
   });
 });

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect } from "@kit/core";
 import { createQueue } from "@kit/queue";
 import express from "express";
-import { handlers, quote, readiness } from "./jobs.mjs";
+import { handlers, order, quote, readiness } from "./jobs.mjs";
 
 const redis = await connect({ url: process.env["REDIS_URL"], deadlineMs: 20_000 }); // it may start in a failover
 const queue = createQueue(redis, "shop", { maxAttempts: 5 });
@@ -10,7 +10,8 @@ const worker = queue.work(handlers, { concurrency: 2 });
 
 const app = express().use(express.json());
 app.post("/orders", async (request, response) => {
-  response.status(202).json({ id: await queue.add("order", request.body) });
+  const { status, body } = await order(queue, request.body, request.get("idempotency-key"));
+  response.status(status).json(body);
 });
 app.post("/quotes", async (request, response) => {
   const { status, body } = await quote(queue, request.body);

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect } from "@kit/core";
 import { createQueue } from "@kit/queue";
 import { fastify } from "fastify";
-import { handlers, quote, readiness } from "./jobs.mjs";
+import { handlers, order, quote, readiness } from "./jobs.mjs";
 
 const redis = await connect({ url: process.env["REDIS_URL"], deadlineMs: 20_000 }); // it may start in a failover
 const queue = createQueue(redis, "shop", { maxAttempts: 5 });
@@ -10,8 +10,8 @@ const worker = queue.work(handlers, { concurrency: 2 });
 
 const app = fastify();
 app.post("/orders", async (request, reply) => {
-  reply.code(202);
-  return { id: await queue.add("order", request.body) };
+  const { status, body } = await order(queue, request.body, request.headers["idempotency-key"]);
+  return reply.code(status).send(body);
 });
 app.post("/quotes", async (request, reply) => {
   const { status, body } = await quote(queue, request.body);

@@ -1,4 +1,4 @@
-import { health, KitError } from "@kit/core";
+import { health, KitError, KitUnknownOutcomeError } from "@kit/core";
 import { CallTimeoutError, JobFailedError } from "@kit/queue";
 
 /** The handlers, for a worker in any process. A partner does the work; it recognises a repeat by the job's id. */
@@ -11,6 +11,16 @@ async function sent({ id, name, data, signal }) {
   return response.json();
 }
 
+/** Adds an order, and resolves with the reply to a request. With a key of its client a repeat of the request adds nothing, for a day. */
+export async function order(queue, data, key) {
+  try {
+    const unique = key ? { key, ttlMs: 86_400_000 } : undefined;
+    return { status: 202, body: { id: await queue.add("order", data, { unique }) } };
+  } catch (error) {
+    return refused(error);
+  }
+}
+
 /** Waits for the outcome of a job, at most `waitMs`, and resolves with the reply to a request. */
 export async function quote(queue, data, waitMs = 10_000) {
   try {
@@ -18,9 +28,14 @@ export async function quote(queue, data, waitMs = 10_000) {
   } catch (error) {
     if (error instanceof CallTimeoutError) return { status: 504, body: { job: error.id } }; // it stays in the queue
     if (error instanceof JobFailedError) return { status: 502, body: { job: error.id } }; // it is a dead letter
-    if (error instanceof KitError && error.retryable) return { status: 503, body: {} }; // Redis is away
-    throw error;
+    return refused(error);
   }
+}
+
+function refused(error) {
+  if (error instanceof KitError && error.retryable) return { status: 503, body: {} }; // Redis is away: a repeat does no harm
+  if (error instanceof KitUnknownOutcomeError) return { status: 500, body: { error: error.code } }; // a repeat may do it twice
+  throw error;
 }
 
 /** Whether this process should get requests. */

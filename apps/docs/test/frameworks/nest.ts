@@ -1,10 +1,10 @@
 import "reflect-metadata";
 import { type Connection, connect } from "@kit/core";
 import { createQueue, type Queue, type Worker } from "@kit/queue";
-import { Body, Controller, Get, HttpCode, HttpException, Inject, Module, Post } from "@nestjs/common";
+import { Body, Controller, Get, Headers, HttpCode, HttpException, Inject, Module, Post } from "@nestjs/common";
 import type { OnApplicationShutdown } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
-import { handlers, quote, readiness } from "./jobs.mjs";
+import { handlers, order, quote, readiness } from "./jobs.mjs";
 
 /** The provider: a connection, a queue and a worker, which live as long as the application. */
 class Jobs implements OnApplicationShutdown {
@@ -28,7 +28,7 @@ class Jobs implements OnApplicationShutdown {
 }
 
 const reply = ({ status, body }: { status: number; body: object }): object => {
-  if (status !== 200) throw new HttpException(body, status);
+  if (status >= 300) throw new HttpException(body, status);
   return body;
 };
 
@@ -38,8 +38,8 @@ class Shop {
 
   @Post("orders")
   @HttpCode(202)
-  async order(@Body() data: object): Promise<object> {
-    return { id: await this.jobs.queue.add("order", data) };
+  async order(@Body() data: object, @Headers("idempotency-key") key?: string): Promise<object> {
+    return reply(await order(this.jobs.queue, data, key));
   }
 
   @Post("quotes")

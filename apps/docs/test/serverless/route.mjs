@@ -40,7 +40,7 @@ async function replied(handle) {
   try {
     return await handle();
   } catch (error) {
-    // No answer in time, or an unknown outcome: the client may repeat its request.
+    // Nothing was done, or the key of the request makes its repeat harmless. After any other unknown outcome `retryable` is false.
     if (KitError.is(error) && error.retryable) return Response.json({ error: error.code }, { status: 503 });
     throw error;
   }
