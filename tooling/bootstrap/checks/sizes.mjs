@@ -20,11 +20,11 @@ const exceptionsKiB = {
   // Connections that follow the client behind one address, and on a Cluster whose nodes come and go; outcomes that stay true
   // when a client sends again by itself, or the event loop stands still; pushes that are tried again where they were forbidden;
   // errors that name the remedy.
-  "@kit/core": 18,
+  "@kit/core": 18.25,
   // One request for each command, and nothing else.
   "@kit/core/http": 2,
   // The life of an object and the rules of options, which each package had for itself; clients without connections.
-  "@kit/core/toolkit": 16.75,
+  "@kit/core/toolkit": 17,
   // Reads public files with their faults: policies, counts, numeric addresses.
   "@kit/geoip": 15.75,
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records; and contents that it cannot read.
