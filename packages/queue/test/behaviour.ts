@@ -1445,7 +1445,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: recover, args: [takeId], seed: withTake },
         { script: recover, args: [takeId], seed: withNames },
         { script: cancel, args: [id, "", "0", "", "", "x"], seed: withNames },
-        { script: limit, args: ["", "", "", "job 0 0\nother 0 0"], seed: withNames },
+        { script: limit, args: ["", "", "", "job 0 0\nother 0 0", String(Date.now() * 1_000)], seed: withNames },
         { script: remove, args: [suspendedId], seed: withNames },
         {
           script: edit,

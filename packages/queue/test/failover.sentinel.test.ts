@@ -30,7 +30,11 @@ describe("a queue whose master fails", () => {
     const unsafe = (await rejection(queue.add("job", "second"))) as { code: string; op: string };
     expect(unsafe.code).toBe("KIT_UNKNOWN_OUTCOME");
     // The job is stored, and still on too few replicas.
-    expect(await rejection(queue.add("job", "second", { op: unsafe.op }))).toMatchObject(unsafe);
+    expect(await rejection(queue.add("job", "second", { op: unsafe.op }))).toMatchObject({
+      code: "KIT_UNKNOWN_OUTCOME",
+      op: unsafe.op,
+      retryable: true,
+    });
     for (const replica of replicas) replica.resume();
     const add = (): Promise<string> => queue.add("job", "second", { op: unsafe.op });
     expect(unsafe.op).toContain(await eventually(add, { timeoutMs: 15_000 }));
