@@ -86,7 +86,8 @@ const checkCall = (id: string, call: Call, stalls: readonly Span[], judge: Judge
   const tookMs = settledAt - startedAt;
   const facts = `${tookMs.toFixed(0)} ms, due within ${dueMs.toFixed(0)} ms, stalled for ${stalledMs.toFixed(0)} ms`;
   const isStalled = stalls.some(({ from, to }) => from < settledAt && to > startedAt);
-  const isLate = tookMs > dueMs + lateMs + stalledMs + (isStalled ? Math.min(dueMs, longestExtensionMs) : 0);
+  const isLate =
+    tookMs > dueMs + lateMs + stalledMs + (isStalled ? Math.max(0, Math.min(dueMs, longestExtensionMs)) : 0);
   judge("U1", isLate && `${name}: ${what} of ${id} (${outcome} ${call.code ?? ""}) took ${facts}`);
   judge("U5", isUntrue(call) && `${name}: ${what} of ${id} was told that its keys lie in several slots`);
   if (outcome !== "ok")
