@@ -31,7 +31,7 @@ const killCommandConnections = async (lab: Lab): Promise<number> => {
   if (lab.random() < 0.5) return await killClients(lab, "TYPE", "normal", "SKIPME", "yes");
   const node = lab.pick(lab.server.nodes);
   const list = String(await node?.call("CLIENT", "LIST", "TYPE", "normal"));
-  const ids = [...list.matchAll(/^id=(\d+) .* name=w\d+ /gm)].map(([, id = ""]) => id);
+  const ids = [...list.matchAll(/^id=(\d+) .* name=w\d+\S* /gm)].map(([, id = ""]) => id);
   const id = lab.pick(ids);
   // The connection may have closed by itself.
   return id === undefined ? 0 : Number(await node?.call("CLIENT", "KILL", "ID", id));
