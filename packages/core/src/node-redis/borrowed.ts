@@ -20,6 +20,8 @@ export class BorrowedClient extends SingleClient {
   readonly template: NodeRedisClient;
   protected readonly client: NodeRedisClient;
   #checking: Promise<void> | undefined;
+  /** How often `select()` was seen. */
+  #selects = 0;
 
   constructor(client: NodeRedisClient) {
     super();
@@ -43,30 +45,36 @@ export class BorrowedClient extends SingleClient {
   /** Finds out in which database the client works, which its owner may have selected before. */
   prepare(): Promise<void> {
     if (this.status !== "ready" || !this.isListening) return Promise.resolve();
-    this.#checking ??= inTime(this.call("CLIENT", "INFO"), { deadline: Deadline.in(databaseMs) }).then(
-      (info) => {
-        const [, db] = / db=(\d+)/.exec(String(info)) ?? [];
-        if (db === undefined) this.#checking = undefined;
-        else this.#moved(Number(db));
-      },
-      () => (this.#checking = undefined),
-    );
+    this.#checking ??= this.#check();
     return this.#checking;
+  }
+
+  async #check(): Promise<void> {
+    const known = this.#selects;
+    const asked = inTime(this.call("CLIENT", "INFO"), { deadline: Deadline.in(databaseMs) });
+    const [, db] = / db=(\d+)/.exec(String(await asked.catch(() => undefined))) ?? [];
+    // A change that was seen meanwhile is newer than this reply.
+    if (known !== this.#selects) return;
+    if (db === undefined) this.#checking = undefined;
+    else this.moved(Number(db));
   }
 
   /** The caller's connection is never ended by core. */
   protected destroy(): void {}
 
-  #moved(db: number): void {
+  protected override moved(db: number): void {
     if (db === this.options.db) return;
     this.options.db = db;
-    this.emit("select", db);
+    super.moved(db);
   }
 
   protected listen(): () => void {
     const { client } = this;
     this.begin();
-    const stopWatching = watchSelect(client, (db) => this.#moved(db));
+    const stopWatching = watchSelect(client, (db) => {
+      this.#selects++;
+      this.moved(db);
+    });
     const stopListening = listenTo(client, this.handlers);
     return () => {
       this.#checking = undefined;

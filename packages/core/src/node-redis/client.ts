@@ -151,6 +151,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
     }
     if (this.#isGarbled(client, epoch)) throw garbledError();
     this.#heard();
+    if (command === "select") this.moved(Number(args[0]));
     return decoded(reply, typeMapping === mappings.texts);
   }
 
@@ -248,6 +249,11 @@ export abstract class SingleClient extends Listening implements NodeClient {
     this.#stream = undefined;
     if (this.isUp) this.emit("close");
     this.isUp = false;
+  }
+
+  /** It works in another database. As with ioredis, what works beside it follows. */
+  protected moved(db: number): void {
+    this.emit("select", db);
   }
 
   protected ended(): void {

@@ -49,9 +49,14 @@ export class OwnClient extends SingleClient {
       if (this.options.db === known) this.options.db = this.#owner.options.db;
       const { template } = this.#owner;
       if (this.#overrides.host === undefined) Object.assign(this.options, serverOf(template));
-      const options = duplicateOptions(template, this.#overrides, this.options.db, ending.signal);
+      const { db } = this.options;
+      const options = duplicateOptions(template, this.#overrides, db, ending.signal);
       const client = template.duplicate(options as never) as NodeRedisClient;
       this.client = client;
+      // Moved while it connects, it goes to the other database before its first command.
+      client.on("ready", () => {
+        if (this.options.db !== db) this.call("select", this.options.db).catch(() => undefined);
+      });
       listenTo(client, this.handlers);
       await client.connect();
     } finally {

@@ -28,6 +28,19 @@ export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
     return context;
   };
 
+  /** Connections beside an isolated client, and the database that one has. */
+  const isolatedPool = (client: Client) => {
+    const context = attached(client, { isolate: true });
+    const pool = context.pool("test");
+    const db = async (): Promise<string | undefined> => {
+      const connection = await pool.checkOut(redis.prefix, Deadline.in(5_000), undefined);
+      const info = await connection.call("CLIENT", ["INFO"], 5_000);
+      connection.returnToPool(true);
+      return / db=(\d+)/.exec(String(info))?.[1];
+    };
+    return { context, pool, db };
+  };
+
   it("is connected by the first call", async () => {
     const { redis: client } = open();
     expect(client.status).toBe("wait");
@@ -237,6 +250,35 @@ export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
         redis.prefix,
         String(db),
       );
+  });
+
+  it("ends a blocked read beside an isolated client when its owner selects another database", async () => {
+    const client = open();
+    await read.run(client.redis, { key: redis.prefix }, {});
+    const { context, pool, db } = isolatedPool(client);
+    await context.executor.run("PING", [], look("PING"));
+    const blocked = await pool.checkOut(redis.prefix, Deadline.in(5_000), undefined);
+    const ended = rejection(blocked.call("BLPOP", [redis.prefix, 0], 60_000));
+    await until(async () => String(await redis.server.nodes[0]!.call("CLIENT", "LIST")).includes("cmd=blpop"));
+    await client.select(2);
+    await until(() => blocked.isBroken);
+    blocked.returnToPool(false);
+    expect(await ended).toMatchObject({ code: "KIT_UNAVAILABLE" });
+    expect(await db()).toBe("2");
+  });
+
+  it("works where its owner has selected while a connection of ours was being made", async () => {
+    for (let round = 0; round < 5; round++) {
+      const client = open();
+      await read.run(client.redis, { key: redis.prefix }, {});
+      const { context, db } = isolatedPool(client);
+      const first = context.executor.run("PING", [], look("PING"));
+      for (let turn = 0; turn < round; turn++) await client.redis.call("PING");
+      await client.select(2);
+      await first;
+      const info = await context.executor.run("CLIENT", ["INFO"], look("CLIENT INFO"));
+      expect([/ db=(\d+)/.exec(String(info))?.[1], await db()]).toEqual(["2", "2"]);
+    }
   });
 
   it("replaces a silent connection of ours, and leaves the caller's alone", async () => {
