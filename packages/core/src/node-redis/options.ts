@@ -29,8 +29,9 @@ export const duplicateOptions = (
     clientSideCache: undefined,
     emitInvalidate: false,
     maintNotifications: "disabled",
-    // The signal ends a connection also while it is being made.
-    socket: { ...socket, ...server, connectTimeout, reconnectStrategy: false, signal },
+    // A blocked read and a subscriber are silent for long; core itself finds out when one is dead. The signal ends a connection also
+    // while it is being made.
+    socket: { ...socket, ...server, connectTimeout, socketTimeout: undefined, reconnectStrategy: false, signal },
   };
 };
 
@@ -43,6 +44,7 @@ export const groupOptions = (nodes: { readonly socket?: object } = {}): object =
   socket: {
     ...nodes.socket,
     connectTimeout: 2_000,
+    socketTimeout: undefined,
     reconnectStrategy: (retries: number) => backoffMs(retries + 2, 50, 2_000),
   },
 });

@@ -281,6 +281,14 @@ export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
     }
   });
 
+  it("blocks for longer than the socket of its owner may be silent", async () => {
+    const pool = attached(open({ socketTimeout: 200 })).pool("blocking");
+    const connection = await pool.checkOut(redis.prefix, Deadline.in(5_000), undefined);
+    // The server replies after a second.
+    expect(await connection.call("BLPOP", [redis.prefix, 1], 20_000)).toBeNull();
+    connection.returnToPool(true);
+  });
+
   it("replaces a silent connection of ours, and leaves the caller's alone", async () => {
     const proxy = await proxied(redis);
     const client = open({ port: proxy.port });

@@ -28,6 +28,8 @@ export interface ClientOptions {
   readonly username?: string;
   readonly password?: string;
   readonly db?: number;
+  /** How long the socket may be silent, in milliseconds. */
+  readonly socketTimeout?: number;
   readonly secure?: Secure;
 }
 
@@ -104,10 +106,16 @@ const ofNodeRedis = (name: string, library: unknown, RESP: 2 | 3): Driver => {
   const socket = { reconnectStrategy: 20 };
   return {
     name,
-    single: ({ port, db, username, password, secure }) => {
+    single: ({ port, db, username, password, socketTimeout, secure }) => {
       const made = createClient({
         RESP,
-        socket: { ...socket, host, port, ...(secure && { tls: true, ...secure }) },
+        socket: {
+          ...socket,
+          host,
+          port,
+          ...(socketTimeout === undefined ? {} : { socketTimeout }),
+          ...(secure && { tls: true, ...secure }),
+        },
         ...(db === undefined ? {} : { database: db }),
         ...(username === undefined ? {} : { username }),
         ...(password === undefined ? {} : { password }),

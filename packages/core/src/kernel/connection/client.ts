@@ -199,8 +199,9 @@ export const ownSettings: {
   maxRetriesPerRequest: 0,
 };
 
-// Settings for the caller's own commands. Ours do not inherit them: the executor ends our commands.
-const duplicateSettings = { ...ownSettings, commandTimeout: undefined };
+// Settings for the caller's own commands. Ours do not inherit them: the executor ends our commands, and a connection that blocks
+// is silent for long.
+const duplicateSettings = { ...ownSettings, commandTimeout: undefined, socketTimeout: undefined };
 
 /**
  * The same for a Cluster client. It would wait and send a command to another node without the executor, also after the caller
