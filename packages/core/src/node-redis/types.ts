@@ -18,7 +18,7 @@ export interface NodeRedisClient extends Emitter {
   readonly isReady: boolean;
   /** How often it became ready. */
   readonly socketEpoch: number;
-  readonly options?: SingleOptions;
+  readonly options?: SingleOptions | undefined;
   connect(): Promise<unknown>;
   destroy(): void;
   unref(): void;

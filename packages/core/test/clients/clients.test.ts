@@ -2,9 +2,9 @@ import { useRedis } from "@kit/testing";
 import * as redis6 from "redis";
 import * as redis5 from "redis5";
 import * as vitest from "vitest";
-import { describe, expect, it } from "vitest";
+import { describe, expect, expectTypeOf, it } from "vitest";
 import { attach, Deadline } from "../../src/toolkit/index.js";
-import { fromNodeRedis } from "../../src/node-redis/index.js";
+import { fromNodeRedis, type NodeRedisClient } from "../../src/node-redis/index.js";
 import { proxied, rejection, runProgram, until } from "../harness.js";
 import { read } from "../scripts.js";
 import { tlsServer } from "../tls-servers.js";
@@ -50,6 +50,13 @@ describe("fromNodeRedis", () => {
       expect(fromNodeRedis(client)).toBe(fromNodeRedis(client));
       expect(fromNodeRedis(client)).not.toBe(other);
     }
+  });
+
+  it("takes a client whose getter may have no options, as those before 5.9 are typed", () => {
+    type Older = Omit<NodeRedisClient, "options"> & { get options(): { readonly database?: number } | undefined };
+    expectTypeOf<Older>().toExtend<NodeRedisClient>();
+    // The assertion above is the compiler's; this one is for the runner, which wants to see one.
+    expect(fromNodeRedis).toBeTypeOf("function");
   });
 
   it.each(nodeRedisOnly)("hands $name nothing while it is offline", async (driver) => {
