@@ -115,9 +115,9 @@ export class Commands {
   }
 
   /** Lists series of a metric, or removes them from the list. Resolves with how many were removed. */
-  list(index: string, args: Parameters<typeof scripts.index.run>[2]): Promise<number> {
+  list(list: string, args: Parameters<typeof scripts.index.run>[2]): Promise<number> {
     const { deadlineMs } = this;
-    return scripts.index.run(this.#context, { index }, args, { deadlineMs });
+    return scripts.index.run(this.#context, { index: list }, args, { deadlineMs });
   }
 
   /** The id of the last entry of each stream; undefined if there is none. */

@@ -36,6 +36,9 @@ beforeAll(async () => {
   }
   for (const name of ["ioredis", "@types"])
     symlinkSync(join(root, "packages/lock/node_modules", name), join(project, "node_modules", name));
+  // Optional ones: a client, and tracing.
+  for (const name of ["redis", "@opentelemetry"])
+    symlinkSync(join(root, "packages/core/node_modules", name), join(project, "node_modules", name));
   server = await startRedis();
 });
 afterAll(async () => {
@@ -59,6 +62,18 @@ const printsWhatItSays = async (name: string, text: string): Promise<void> => {
   const said = [...text.matchAll(/\/\/ prints: (.*)$/gm)].map(([, line]) => line);
   expect(said).not.toEqual([]);
   expect({ lines: stdout.trim().split("\n"), stderr }).toEqual({ lines: said, stderr: "" });
+};
+
+/** The errors of a compiler of TypeScript; empty if there is none. */
+const compiled = async (files: Record<string, string>): Promise<string> => {
+  const compilerOptions = { module: "nodenext", target: "es2022", strict: true, noEmit: true, types: ["node"] };
+  const config = { compilerOptions, files: Object.keys(files) };
+  writeFiles(project, { ...files, "tsconfig.json": JSON.stringify(config) });
+  const tsc = join(root, "tooling/bootstrap/node_modules/typescript7/bin/tsc");
+  const { stdout, stderr } = await run(process.execPath, [tsc, "-p", project]).catch(
+    (error: unknown) => error as { stdout: string; stderr: string },
+  );
+  return stdout + stderr;
 };
 
 it.each(programs)("$name runs, prints what its comments say, and ends", async ({ name, text }) => {
@@ -86,14 +101,5 @@ it("compiles with the types of every entry of every package, and fails on a miss
       `export const not${name}: boolean = error.code === "KIT_${name.toUpperCase()}_NO_SUCH";`,
     ]),
   ];
-  const compilerOptions = { module: "nodenext", target: "es2022", strict: true, noEmit: true, types: ["node"] };
-  writeFiles(project, {
-    "codes.mts": lines.join("\n"),
-    "tsconfig.json": JSON.stringify({ compilerOptions, files: ["codes.mts"] }),
-  });
-  const tsc = join(root, "node_modules/typescript/bin/tsc");
-  const { stdout } = await run(process.execPath, [tsc, "-p", project]).catch(
-    (error: unknown) => error as { stdout: string },
-  );
-  expect(stdout).toBe("");
+  expect(await compiled({ "codes.mts": lines.join("\n") })).toBe("");
 });
