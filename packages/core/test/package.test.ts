@@ -155,6 +155,7 @@ describe("the package", () => {
     expect(Object.keys(manifest["peerDependencies"]!)).toEqual(["@opentelemetry/api", "ioredis", "redis"]);
     expect(manifest["peerDependenciesMeta"]).toEqual({
       "@opentelemetry/api": { optional: true },
+      ioredis: { optional: true },
       redis: { optional: true },
     });
   });

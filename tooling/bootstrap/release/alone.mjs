@@ -28,7 +28,8 @@ export async function installAlone(folder, name, packages, tarballs, others = {}
     const theirs = Object.keys(needs).filter((need) => !need.startsWith("@kit/"));
     for (const need of manifest.name === "@kit/testing" ? [...theirs, "vitest"] : theirs) {
       const link = join(folder, "node_modules", need);
-      const isOptional = manifest.peerDependenciesMeta?.[need]?.optional === true;
+      // ioredis is optional, for users of another client; the READMEs have it installed.
+      const isOptional = need !== "ioredis" && manifest.peerDependenciesMeta?.[need]?.optional === true;
       if (existsSync(link) || isOptional) continue;
       mkdirSync(dirname(link), { recursive: true });
       symlinkSync(others[need] ?? join(source, "node_modules", need), link);

@@ -1,11 +1,11 @@
 // Runs the programs of apps/docs/first-steps.md in an empty project with the packed packages.
 import { execFile } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 import { eventually, type RedisServer, startRedis } from "@kit/testing";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { packPackage, publicPackages } from "../pack.mjs";
 import { findPnpm } from "../pnpm.mjs";
 import { root } from "../repo.mjs";
@@ -48,7 +48,8 @@ afterAll(async () => {
 
 const printsWhatItSays = async (name: string, text: string): Promise<void> => {
   writeFiles(project, { [name]: text });
-  const env = { ...process.env, REDIS_URL: server.url };
+  // pnpm's NODE_PATH would lead CommonJS to packages that the project does not have.
+  const env = { ...process.env, REDIS_URL: server.url, NODE_PATH: "" };
   const start = (): Promise<{ stdout: string; stderr: string }> =>
     run(process.execPath, [name], { cwd: project, env, timeout: 60_000 });
   // On a slow machine a process may start more slowly than connect() waits for a server. Only that is tried again.
@@ -65,9 +66,9 @@ const printsWhatItSays = async (name: string, text: string): Promise<void> => {
 };
 
 /** The errors of a compiler of TypeScript; empty if there is none. */
-const compiled = async (files: Record<string, string>): Promise<string> => {
+const compiled = async (files: Record<string, string>, options: object = {}): Promise<string> => {
   const compilerOptions = { module: "nodenext", target: "es2022", strict: true, noEmit: true, types: ["node"] };
-  const config = { compilerOptions, files: Object.keys(files) };
+  const config = { compilerOptions: { ...compilerOptions, ...options }, files: Object.keys(files) };
   writeFiles(project, { ...files, "tsconfig.json": JSON.stringify(config) });
   const tsc = join(root, "tooling/bootstrap/node_modules/typescript7/bin/tsc");
   const { stdout, stderr } = await run(process.execPath, [tsc, "-p", project]).catch(
@@ -80,8 +81,34 @@ it.each(programs)("$name runs, prints what its comments say, and ends", async ({
   await printsWhatItSays(name, text);
 });
 
-it("shows three programs", () => {
-  expect(programs.map(({ name }) => name)).toEqual(["first.mjs", "first.cjs", "disposed.mjs"]);
+it("shows four programs", () => {
+  expect(programs.map(({ name }) => name)).toEqual(["first.mjs", "first.cjs", "node-redis.mjs", "disposed.mjs"]);
+});
+
+describe("without ioredis", () => {
+  const [installed, away] = ["node_modules/ioredis", "ioredis"] as const;
+  beforeAll(() => renameSync(join(project, installed), join(project, away)));
+  afterAll(() => renameSync(join(project, away), join(project, installed)));
+
+  it("node-redis.mjs runs, also as CommonJS, and prints the same", async () => {
+    const { text } = programs.find(({ name }) => name === "node-redis.mjs")!;
+    await printsWhatItSays("node-redis.mjs", text);
+    const body = text.replaceAll(/^import (.*) from (.*);$/gm, "const $1 = require($2);");
+    await printsWhatItSays("node-redis.cjs", `void (async () => {\n${body}\n})();`);
+  });
+
+  it.each([
+    ["connect.mjs", 'import { connect } from "@kit/core";'],
+    ["connect.cjs", 'const { connect } = require("@kit/core");'],
+  ])("connect() of %s says what to install", async (name, first) => {
+    const said = "// prints: KIT_UNSUPPORTED connect() finds no ioredis: npm install ioredis";
+    await printsWhatItSays(name, `${first}\nconnect().catch((e) => console.log(e.code, e.message)); ${said}`);
+  });
+
+  it("node-redis.mjs compiles with skipLibCheck", async () => {
+    const { text } = programs.find(({ name }) => name === "node-redis.mjs")!;
+    expect(await compiled({ "node-redis.mts": text }, { skipLibCheck: true })).toBe("");
+  });
 });
 
 it("compiles with the types of every entry of every package, and fails on a misspelt error code", async () => {

@@ -148,7 +148,7 @@ const make = (
  *
  * @throws {KitUnavailableError} no server answered within `deadlineMs`; the message names host, port and cause.
  * @throws {KitError} `KIT_AUTH`: the server refused the credentials. `KIT_TARGET`: the address is malformed, or the server has
- * no such database.
+ * no such database. `KIT_UNSUPPORTED`: ioredis is not installed.
  * @throws {TypeError | RangeError} an option is not what it should be.
  *
  * @example
@@ -185,7 +185,7 @@ export const connect = async (
   // Cluster ioredis also checks nodes over connections that this option does not reach.
   const asksItself = settings.enableReadyCheck ?? !!(nodes ?? settings.sentinels);
   // Loading ioredis costs 30–45 ms, and seconds on a slow disk. That time is not the server's.
-  const ioredis = await import("ioredis");
+  const ioredis = await import("ioredis").catch(notInstalled);
   const deadline = Deadline.in(deadlineMs);
   const client = mask(make(ioredis, place, { ...settings, enableReadyCheck: asksItself }, options.cluster));
   const end = superviseClient(client);
@@ -241,6 +241,11 @@ const mask = (client: RedisLike): RedisLike => {
   const duplicate = client.duplicate.bind(client);
   client.duplicate = (...overrides) => mask(duplicate(...overrides));
   return client;
+};
+
+/** ioredis is an optional peer: a program on another client does without. */
+const notInstalled = (cause: unknown): never => {
+  throw new KitError("KIT_UNSUPPORTED", "connect() finds no ioredis: npm install ioredis", { cause });
 };
 
 const optionNames = ["url", "deadlineMs", "signal", "connectionName", "options", "cluster"];

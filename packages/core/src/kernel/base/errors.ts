@@ -18,7 +18,8 @@
  *   `cause` is the first failure
  * - `KIT_SERVER`: any other error of the server. Retryable if the server refuses writes (`NOREPLICAS`, `MISCONF`). A script or an
  *   EXEC that failed on the way may have made a part of its writes
- * - `KIT_UNSUPPORTED`: the client cannot do this: a client over HTTP has no connections, and sends text only. Nothing was sent
+ * - `KIT_UNSUPPORTED`: the client cannot do this: a client over HTTP has no connections, and sends text only. Or `connect()` finds no
+ *   ioredis. Nothing was sent
  * - `KIT_UNEXPECTED`: an error that is neither kit's nor the server's: a fault in kit, or in the program. `cause` is that
  *   error. Retryable
  */
