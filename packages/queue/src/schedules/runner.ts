@@ -102,7 +102,7 @@ export class Runner {
       } catch (reason) {
         if (life.isClosed) return;
         const error = asKitError(reason, "Running schedules");
-        if (context.executor.isEnded) return this.#events.error(new KitClosedError("The client"));
+        if (context.executor.isEnded) return this.#events.error(new KitClosedError("The client of the queue"));
         outage.failed("schedules", error);
         await pause(backoffMs(attempt, 50, error.retryable ? 2_000 : 5_000), life.signal).catch(() => undefined);
       }

@@ -248,7 +248,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   /** An ended client can neither take nor end jobs: the worker emits the reason, and closes. */
   #closeIfEnded(): void {
     if (!this.#commands.context.executor.isEnded || this.#life.isClosed) return;
-    this.emit("error", new KitClosedError("The client"));
+    this.emit("error", new KitClosedError("The client of the queue"));
     void this.close({ timeoutMs: 0 });
   }
 
