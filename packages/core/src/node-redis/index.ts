@@ -11,8 +11,8 @@ const wrapped = new WeakMap<object, RedisLike>();
  * client: of `createClient()`, `createCluster()` or `createSentinel()`. It has no connection of its own; the same client gives the same
  * object.
  *
- * A client that is not connected yet is connected by the first call. It stays the caller's, who ends it, and who listens to its `error`
- * events: without a listener node-redis ends the process.
+ * It stays the caller's, who connects it, ends it, and listens to its `error` events: without a listener node-redis ends the process. A
+ * client that is not connected yet is connected by its first call, but not by what works on connections of its own (a worker, `isolate`).
  *
  * @throws {TypeError} it is not such a client.
  *
