@@ -138,7 +138,7 @@ it("the lines of the Dockerfile make a worker that ends its job after SIGTERM, a
   const stopAt = performance.now();
   program.signal("SIGTERM");
   // The worker waits for no more work.
-  await eventually(async () => expect(await redis.info("clients")).toContain("blocked_clients:0\r\n"), patient);
+  await eventually(async () => expect(await redis.call("CLIENT", "LIST")).not.toContain(":queue-wait"), patient);
   await queue.add("order", {}); // for another process
   partner.held[0]!.answer({});
   expect(await program.ended()).toBe(0);
