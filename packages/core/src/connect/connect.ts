@@ -5,6 +5,7 @@ import {
   connectionsOf,
   destroySocket,
   duplicateNode,
+  isClusterClient,
   isReady,
   type NodeClient,
   ownClusterSettings,
@@ -237,7 +238,7 @@ const mask = (client: RedisLike): RedisLike => {
   // A pipeline has the options, too. There they are not enumerable, since enumerable ones are copied for each duplicate.
   for (const name of [inspect.custom, "toJSON"])
     Object.defineProperty((Object.assign(client, { [name]: value }) as unknown as NodeClient).options, name, { value });
-  client.on("+node", (node) => mask(node as NodeClient));
+  if (isClusterClient(client)) client.on("+node", (node) => mask(node as NodeClient));
   const duplicate = client.duplicate.bind(client);
   client.duplicate = (...overrides) => mask(duplicate(...overrides));
   return client;
