@@ -114,23 +114,26 @@ export class SemaphoreCommands implements LeaseKind<ResolvedPermit, scripts.Usag
 
   /** Changes the limits, and grants to all waiters that fit then. */
   async resize(name: string, { permits, permitsPerTenant }: NewLimits, shared: Shared): Promise<void> {
-    const { permits: first, permitsPerTenant: firstPerTenant = "", deadlineMs } = this.#settings;
+    const { permits: first, permitsPerTenant: firstPerTenant = "" } = this.#settings;
     const perTenant = permitsPerTenant === null ? "-" : (permitsPerTenant ?? "");
     const args = { shared, limit: permits ?? "", perTenant, first, firstPerTenant };
-    const go = (from: string, notAfter = 0, askedAt = Math.max(0, notAfter - deadlineMs)): Promise<scripts.Resized> =>
+    const go = (from: string, notAfter = 0, askedAt = 0): Promise<scripts.Resized> =>
       scripts.resize.run(this.#context, this.#keys, { ...args, from, notAfter, askedAt }, this.#settings);
+    // The least that it can be: a repeat must not come after a change that was requested after this one.
+    const begin = (notAfter: number, at: number): Promise<scripts.Resized> =>
+      go("", notAfter, Math.max(0, this.#clock.leastMsAt(at) ?? 0));
     const { executor } = this.#context;
     const [startedAt, { connectionEpoch }] = [performance.now(), executor];
-    let resized = await go("", await this.#endOfCall(name));
+    let resized = await begin(await this.#endOfCall(name), startedAt);
     let mayBeMade = false;
     while (resized.from === undefined && resized.refused) {
       // A newer change was requested during this call: it counts, whether or not an earlier try of ours was executed before it.
       if (mayBeMade && resized.refused === "superseded") return;
-      // The server's clock differs from our estimate.
+      // The server's clock differs from our estimate, which is set anew. If nothing was sent twice, this change is not made yet.
       this.#clock.reset();
       const notAfter = await this.#endOfCall(name);
       mayBeMade = executor.connectionEpoch !== connectionEpoch;
-      resized = await go("", notAfter, mayBeMade ? this.#clock.serverMsAt(startedAt) : undefined);
+      resized = await begin(notAfter, mayBeMade ? startedAt : performance.now());
     }
     while (resized.from !== undefined) resized = await go(resized.from);
     // The further calls only grant: another call may have set other limits meanwhile.

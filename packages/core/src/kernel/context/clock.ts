@@ -8,6 +8,7 @@ export const lowerBoundMs = (spanMs: number): number => spanMs * (spanMs < 0 ? 1
 
 interface Sample {
   readonly sentAt: number;
+  readonly receivedAt: number;
   readonly serverMs: number;
 }
 
@@ -24,7 +25,7 @@ export class ServerClock {
 
   /** Adds a sample: `sentAt` is `performance.now()` just before the command was sent. */
   observe(sentAt: number, serverMs: number, receivedAt: number = performance.now()): void {
-    this.#last = { sentAt, serverMs };
+    this.#last = { sentAt, receivedAt, serverMs };
     const best = this.#best && this.#boundBy(this.#best, serverMs);
     // The sample with the shortest round trip gives the tightest bound, until its drift exceeds the difference. A bound that
     // contradicts the latest reply is void: somebody set the server's clock.
@@ -40,6 +41,11 @@ export class ServerClock {
   /** The server's clock at a local instant, within the error of one round trip; undefined before a reply. */
   serverMsAt(localAt: number): number | undefined {
     return this.#last && Math.ceil(this.#last.serverMs + (localAt - this.#last.sentAt));
+  }
+
+  /** The least that the server's clock can show at a local instant; undefined before a reply. */
+  leastMsAt(localAt: number): number | undefined {
+    return this.#last && Math.floor(this.#last.serverMs + lowerBoundMs(localAt - this.#last.receivedAt));
   }
 
   /** Drops all samples: the next connection may lead to another server. */
