@@ -361,7 +361,7 @@ const aftermath = /^(Connection is closed|None of startup nodes|Failed to refres
 /** A hint for the message; for a single server also whether another service listens there. */
 const hintOf = ({ nodes, settings: { sentinels, tls } }: Target, error: unknown): string =>
   !nodes && !sentinels && ((tls && !error) || /RESP type|Protocol error|closed|RESET|EPIPE/.test(String(error)))
-    ? "A wrong port, or TLS on one side? Or maxclients, protected mode?"
+    ? "A wrong port, TLS on one side, maxclients, or protected mode?"
     : /ENOTFOUND|EAI_AGAIN/.test(String(error))
       ? "Is that the host's name?"
       : "Is it running?";
