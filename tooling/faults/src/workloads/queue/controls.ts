@@ -139,7 +139,7 @@ export const controls: readonly Control<Invariant>[] = [
     name: "keys-are-forgotten",
     invariants: ["unique"],
     kind: anyTime,
-    lua: { "add(once)": inAll("if command == 'HGET' and key == once[#once - 2] then return false end") },
+    lua: { "add(once)": inAll("if command == 'HGET' and key == once[5] then return false end") },
   },
   {
     name: "last-data-is-dropped",
