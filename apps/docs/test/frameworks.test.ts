@@ -119,7 +119,7 @@ describe("a request that waits for a job", () => {
 
 describe("a request whose job may have been added", () => {
   it("is answered with 503 only if it has a key, so that its repeat adds nothing", async () => {
-    /** What a request is answered with when the queue gets its job, and the reply to that is lost. */
+    /** The answer to a request when the queue gets its job, and the reply to that is lost. */
     const lost = async (request: (queue: Queue) => Promise<unknown>): Promise<unknown> => {
       await using proxy = await FaultProxy.start({ port: server.nodes[0]!.port });
       await using client = await connect(proxy.url);

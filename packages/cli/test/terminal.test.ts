@@ -325,6 +325,7 @@ describe("an address where something else than Redis listens", () => {
       expect(text.replace(/after .* s \(.*?\)/, "after … s (…)")).toBe(
         `No Redis at ${address} after … s (…). A wrong port, TLS on one side, maxclients, or protected mode?`,
       );
+      expect(Number(/after (\S+) s/.exec(text)?.[1])).toBeGreaterThanOrEqual(1.9);
       expect(text).not.toMatch(/report this/);
     };
     said(report.said("reachability"));

@@ -157,7 +157,7 @@ export class TakenJob implements Job {
     return this.#closingReason !== undefined && [error, cause].includes(this.#closingReason);
   }
 
-  /** What a log shows of it, as JSON and on the console: what its handler may know, without its signals. */
+  /** The facts that its handler may know, without its signals: a log shows these, as JSON and on the console. */
   toJSON(): Omit<Job, "closing" | "signal"> {
     const { id, name, data, attempt, maxAttempts, crashes, snoozes, priority, traceparent, addedAt, takenAt } = this;
     return { id, name, data, attempt, maxAttempts, crashes, snoozes, priority, traceparent, addedAt, takenAt };
