@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { unpublished } from "../checks/packed.mjs";
 import { packPackage, publicPackages } from "../pack.mjs";
@@ -65,19 +66,51 @@ const notReached = /** @type {const} */ ({ state: "not reached" });
  */
 async function publishOne(one, registry, env, { from = root, repository, folder }) {
   const { name, version = unpublished } = one.manifest;
-  const isKnown = await isThere(registry, name, version);
-  let kiB;
-  if (!isKnown) {
-    const tarball = await packPackage(one, folder, env, { repository, from });
-    kiB = Math.ceil(readFileSync(tarball).length / 1024);
-    const { code, output } = await npm(["publish", tarball, "--access=public"], env);
-    // The registry may show a new version late. Then it says that the version is there when it is sent again.
-    if (code !== 0 && !/previously published/.test(output)) return { state: "failed", kiB, problem: output.trim() };
+  const tag = `${name}@${version}`;
+  const known = await publishedVersions(registry, name);
+  if (known.has(version) && (await hasTag(tag, from, env))) return { state: "was there" };
+
+  const tarball = await packPackage(one, folder, env, { repository, from });
+  const content = readFileSync(tarball);
+  const kiB = Math.ceil(content.length / 1024);
+  let there = known.get(version);
+  if (there === undefined) {
+    const flags = ["--access=public", `--tag=${distTagFor(version, [...known.keys()])}`];
+    const { code, output } = await npm(["publish", tarball, ...flags], env);
+    // After a failure the registry alone decides: the version may have arrived although its reply was lost.
+    there = code === 0 ? integrityOf(content) : (await publishedVersions(registry, name)).get(version);
+    if (there === undefined) return { state: "failed", kiB, problem: output.trim() };
   }
-  const tag = await ensureTag(`${name}@${version}`, from, env);
-  if ("problem" in tag) return { state: "failed", kiB, ...tag };
-  return isKnown ? { state: "was there", ...tag } : { state: "published", kiB, ...tag };
+  // A tag names the commit that was published, so this commit gets it only if it makes the same package.
+  if (there !== integrityOf(content))
+    return {
+      state: "failed",
+      kiB,
+      problem: `The registry has another ${tag} than this commit makes. Check out the commit that was published, and repeat it there.`,
+    };
+  const problem = await addTag(tag, from, env);
+  if (problem !== undefined) return { state: "failed", kiB, problem };
+  return { state: known.has(version) ? "was there" : "published", kiB, newTag: tag };
 }
+
+/** @param {Buffer} content */
+const integrityOf = (content) => `sha512-${createHash("sha512").update(content).digest("base64")}`;
+
+/**
+ * The tag under which npm offers a version: `latest` only for the newest, so that a patch of an older major stays with those
+ * who ask for it. npm refuses `v1`, since that is a range.
+ * @param {string} version
+ * @param {readonly string[]} others The versions that the registry has.
+ */
+export function distTagFor(version, others) {
+  const [, prerelease] = /-([a-z]\w*)/i.exec(version) ?? [];
+  if (prerelease !== undefined) return prerelease;
+  const isNewer = others.some((other) => !other.includes("-") && compareVersions(other, version) > 0);
+  return isNewer ? `latest-${Number.parseInt(version, 10)}` : "latest";
+}
+
+/** @param {string} a @param {string} b */
+const compareVersions = (a, b) => a.localeCompare(b, "en", { numeric: true });
 
 /**
  * @param {readonly string[]} args
@@ -90,30 +123,41 @@ export async function npm(args, env, cwd = root) {
 }
 
 /**
- * Whether the registry has a version of a package.
+ * The versions of a package that the registry has, each with the integrity of its tarball.
  * @param {string} registry
  * @param {string} name
- * @param {string} version
+ * @returns {Promise<Map<string, string>>}
  */
-async function isThere(registry, name, version) {
+async function publishedVersions(registry, name) {
   const address = `${registry.replace(/\/$/, "")}/${name.replace("/", "%2f")}`;
   const response = await fetch(address, { headers: { accept: "application/vnd.npm.install-v1+json" } });
-  if (response.status === 404) return false;
+  if (response.status === 404) return new Map();
   if (!response.ok) throw new SetupError(`${address} does not say which versions it has: status ${response.status}`);
-  const { versions = {} } = /** @type {{ versions?: object }} */ (await response.json());
-  return Object.hasOwn(versions, version);
+  const { versions = {} } = /** @type {{ versions?: Record<string, { dist: { integrity: string } }> }} */ (
+    await response.json()
+  );
+  return new Map(Object.entries(versions).map(([version, { dist }]) => [version, dist.integrity]));
 }
 
 /**
- * Tags the commit that is checked out, if there is no such tag.
  * @param {string} tag
  * @param {string} cwd
  * @param {NodeJS.ProcessEnv} env
- * @returns {Promise<{ newTag: string } | { problem: string } | {}>}
  */
-async function ensureTag(tag, cwd, env) {
-  const known = await capture("git", ["tag", "--list", tag], { cwd, env });
-  if (known.code === 0 && known.stdout.trim() === tag) return {};
+async function hasTag(tag, cwd, env) {
+  const { code, stdout } = await capture("git", ["tag", "--list", tag], { cwd, env });
+  return code === 0 && stdout.trim() === tag;
+}
+
+/**
+ * Tags the commit that is checked out, if there is no such tag. Returns what went wrong, if something did.
+ * @param {string} tag
+ * @param {string} cwd
+ * @param {NodeJS.ProcessEnv} env
+ * @returns {Promise<string | undefined>}
+ */
+async function addTag(tag, cwd, env) {
+  if (await hasTag(tag, cwd, env)) return undefined;
   const { code, output } = await capture("git", ["tag", "--annotate", tag, "--message", tag], { cwd, env });
-  return code === 0 ? { newTag: tag } : { problem: `git could not set the tag ${tag}: ${output.trim()}` };
+  return code === 0 ? undefined : `the tag ${tag} could not be made:\n${output.trim()}`;
 }

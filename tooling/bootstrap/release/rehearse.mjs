@@ -8,6 +8,7 @@ import { commit, copyRepository } from "./copy.mjs";
 import { npm, publish } from "./publish.mjs";
 import { runQuickStart } from "./quick-start.mjs";
 import { startRegistry } from "./registry.mjs";
+import { rehearseSecondYear } from "./second-year.mjs";
 import { version } from "./version.mjs";
 
 /** Stands in for the address of the repository while that is not set. It exists nowhere. */
@@ -25,7 +26,9 @@ export async function rehearse(env) {
   process.env["REDIS_SERVER_BIN"] = env["REDIS_SERVER_BIN"];
   const server = await startRedis();
   const folder = mkdtempSync(join(tmpdir(), "kit-release-"));
-  const registry = await startRegistry();
+  /** @type {string | undefined} */
+  let refused;
+  const registry = await startRegistry((name) => name === refused);
   const userEnv = { ...consumerEnv(env, registry.env, folder), REDIS_URL: server.url };
   const tree = join(folder, "repository");
   mkdirSync(tree);
@@ -47,12 +50,19 @@ export async function rehearse(env) {
       if (state === "failed" || resultOf(row) !== "ok") problems.push(`${name}: ${row.install}\n${row.program}`);
     }
     print(rows, changed.length, options.repository === standIn);
+    if (problems.length === 0) printReleases(await step("a second year", secondYear, counted("releases")));
     for (const problem of problems) process.stdout.write(`\n${problem}\n`);
     return problems.length === 0 ? 0 : 1;
   } finally {
     await registry.close();
     await server.stop();
     rmSync(folder, { recursive: true, force: true });
+  }
+
+  function secondYear() {
+    const names = ["@kit/core", "@kit/lock", "@kit/queue", "@kit/cli"];
+    const refuse = (/** @type {string | undefined} */ name) => void (refused = name);
+    return rehearseSecondYear({ tree, env, userEnv, folder, names, refuse, repository: options.repository });
   }
 
   /** @param {string} name @param {string} project @returns {Promise<Pick<Row, "install" | "program">>} */
@@ -84,7 +94,7 @@ const countedBy = (state) => (outcomes) =>
 
 /** @param {readonly Row[]} rows @param {number} changed @param {boolean} isStandIn */
 function print(rows, changed, isStandIn) {
-  const lines = [
+  printTable([
     ["package", "version", "packed", "installed alone", "first program"],
     ...rows.map(({ name, version: published, kiB, install: installed, program }) => [
       name,
@@ -93,7 +103,26 @@ function print(rows, changed, isStandIn) {
       installed === "ok" ? "ok" : "failed",
       program === "ok" ? "ok" : "failed",
     ]),
-  ];
+  ]);
+  process.stdout.write(`${changed} packages would get a new version. Nothing has left this machine.\n`);
+  if (isStandIn)
+    process.stdout.write(`\`repository\` of the root's package.json is empty: the links led to ${standIn}.\n`);
+}
+
+/** @param {readonly import("./second-year.mjs").Release[]} releases */
+function printReleases(releases) {
+  const words = (/** @type {Record<string, string | string[]>} */ of) =>
+    Object.entries(of)
+      .map(([name, value]) => `${name.replace("@kit/", "")} ${[value].flat().join(" and ")}`)
+      .join(", ");
+  printTable([
+    ["release", "published and tagged", "core on npm", "npm update in a project of version 1"],
+    ...releases.map(({ what, versions, offered, update }) => [what, words(versions), words(offered), words(update)]),
+  ]);
+}
+
+/** @param {string[][]} lines */
+function printTable(lines) {
   const widths = (lines[0] ?? []).map((_, column) => Math.max(...lines.map((line) => (line[column] ?? "").length)));
   const table = lines.map((line) =>
     line
@@ -101,9 +130,5 @@ function print(rows, changed, isStandIn) {
       .join("  ")
       .trimEnd(),
   );
-  process.stdout.write(
-    `\n${table.join("\n")}\n\n${changed} packages would get a new version. Nothing has left this machine.\n`,
-  );
-  if (isStandIn)
-    process.stdout.write(`\`repository\` of the root's package.json is empty: the links led to ${standIn}.\n`);
+  process.stdout.write(`\n${table.join("\n")}\n\n`);
 }

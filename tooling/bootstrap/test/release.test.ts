@@ -1,9 +1,9 @@
 // Two releases of a copy of the repository to a registry on loopback, and somebody who installs the first and updates.
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, delimiter, join } from "node:path";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { packPackage, publicPackages, type Workspace } from "../pack.mjs";
 import { findPnpm } from "../pnpm.mjs";
 import { consumerEnv, copiesIn, install } from "../release/consumer.mjs";
@@ -11,8 +11,9 @@ import { commit, copyRepository } from "../release/copy.mjs";
 import { hindrances } from "../release/index.mjs";
 import { inOrderOfNeeds, npm, publish } from "../release/publish.mjs";
 import { startRegistry } from "../release/registry.mjs";
+import { rehearseSecondYear, type Release } from "../release/second-year.mjs";
 import { version } from "../release/version.mjs";
-import { childEnv, root } from "../repo.mjs";
+import { childEnv, readManifest, root } from "../repo.mjs";
 import { writeFiles } from "./temp.js";
 
 const repository = "https://code.example/somebody/kit";
@@ -150,10 +151,80 @@ it("gives a patch and a minor to the packages of their changesets and to no othe
   );
 });
 
-it("lets the command line stand beside every version of a package below the next major", () => {
-  const { peerDependencies = {} } = JSON.parse(
-    readFileSync(join(project, "node_modules/@kit/cli/package.json"), "utf8"),
-  ) as { peerDependencies?: Record<string, string> };
-  expect(Object.keys(peerDependencies)).toContain("@kit/lock");
-  expect(Object.values(peerDependencies).filter((range) => !/^>=\d+\.0\.0 <\d+$/.test(range))).toEqual([]);
+describe("a second year of releases", () => {
+  let releases: Release[];
+  /** What a user of 1.0.0 has after a release: one copy of each. */
+  const oneCopy = (...given: string[]): Record<string, string[]> =>
+    Object.fromEntries(some.toSorted().map((name, index) => [name, [given[index] ?? ""]]));
+
+  beforeAll(async () => {
+    const refuse = (name = ""): void => void (refused = name);
+    releases = await rehearseSecondYear({ tree, env, userEnv, folder, names: some, refuse, repository });
+  });
+
+  it("publishes a version, offers it, and tags it, each by its own rule", () => {
+    expect(
+      releases.map(({ what, versions: published, offered, tags }) => ({ what, published, offered, tags })),
+    ).toEqual([
+      {
+        what: "a patch of lock and a minor of core",
+        published: { "@kit/core": "1.2.0", "@kit/lock": "1.0.2" },
+        offered: { latest: "1.2.0" },
+        tags: ["@kit/core@1.2.0", "@kit/lock@1.0.2"],
+      },
+      {
+        what: "a major of core, refused in the middle",
+        published: { "@kit/core": "2.0.0" },
+        offered: { latest: "2.0.0" },
+        tags: ["@kit/core@2.0.0"],
+      },
+      {
+        what: "the same, repeated",
+        published: { "@kit/lock": "2.0.0", "@kit/queue": "2.0.0", "@kit/cli": "2.0.0" },
+        offered: { latest: "2.0.0" },
+        tags: ["@kit/lock@2.0.0", "@kit/queue@2.0.0", "@kit/cli@2.0.0"],
+      },
+      {
+        what: "a patch of core 1",
+        published: { "@kit/core": "1.2.1" },
+        offered: { latest: "2.0.0", "latest-1": "1.2.1" },
+        tags: ["@kit/core@1.2.1"],
+      },
+      {
+        what: "a prerelease of a minor of lock",
+        published: { "@kit/lock": "2.1.0-next.0" },
+        offered: { latest: "2.0.0", "latest-1": "1.2.1" },
+        tags: ["@kit/lock@2.1.0-next.0"],
+      },
+      {
+        what: "its end",
+        published: { "@kit/lock": "2.1.0" },
+        offered: { latest: "2.0.0", "latest-1": "1.2.1" },
+        tags: ["@kit/lock@2.1.0"],
+      },
+    ]);
+  });
+
+  it("leaves a user of version 1 who updates with one copy of each package, of version 1", () => {
+    const before = oneCopy("1.0.0", "1.2.0", "1.0.2", "1.0.0");
+    const after = oneCopy("1.0.0", "1.2.1", "1.0.2", "1.0.0");
+    expect(releases.map(({ update }) => update)).toEqual([before, before, before, after, after, after]);
+  });
+
+  it("names the major of a package in the changelogs of those that need it or load it", () => {
+    expect(changelog("lock")).toMatch(/## 2\.0\.0\n\n.*\n\n### Major Changes\n\n- Needs `@kit\/core` 2\./);
+    expect(changelog("cli")).toContain("- Also works with `@kit/lock` 2.");
+    const { peerDependencies = {} } = readManifest(join(tree, "packages/cli"));
+    expect(Object.keys(peerDependencies)).toContain("@kit/lock");
+    expect(Object.values(peerDependencies).filter((range) => range !== "workspace:>=0.0.0 <3")).toEqual([]);
+  });
+
+  it("tags no commit that makes another package than the one that was published", async () => {
+    const tag = `@kit/lock@${versions()["@kit/lock"]}`;
+    execFileSync("git", ["tag", "--delete", tag], { cwd: tree });
+    writeFileSync(join(tree, "packages/lock/README.md"), "# Another\n");
+    await commit(tree, env, "after the publication");
+    expect(await release()).toMatchObject({ "@kit/lock": "failed" });
+    expect(execFileSync("git", ["tag", "--list", tag], { cwd: tree, encoding: "utf8" })).toBe("");
+  });
 });
