@@ -22,6 +22,7 @@ export function workflowProblems(text, scripts) {
     ...(Object.keys(on).includes("pull_request_target") ? ["pull_request_target runs foreign code with rights"] : []),
     ...(Object.keys(jobs).length === 0 ? ["has no jobs"] : []),
     ...pinProblems(text),
+    ...inputProblems(text, jobs),
     ...Object.entries(jobs).flatMap(([job, content]) =>
       jobProblems(content, scripts).map((problem) => `${job}: ${problem}`),
     ),
@@ -40,6 +41,7 @@ function parsed(text) {
 /** Each action by a whole commit, with its version behind it, which updates read. @param {string} text */
 const pinProblems = (text) =>
   [...text.matchAll(/^ *-? *uses: *(\S+)(.*)$/gm)].flatMap(([, action = "", rest = ""]) => {
+    if (action.startsWith("./.github/workflows/")) return [];
     if (!/^[\w.-]+\/[\w./-]+@[0-9a-f]{40}$/.test(action)) return [`${action} is not pinned by commit`];
     return /^ # v\d+\.\d+\.\d+$/.test(rest) ? [] : [`${action} has no version beside it`];
   });
@@ -48,10 +50,51 @@ const jobKeys = [
   ...["name", "needs", "if", "runs-on", "permissions", "environment", "concurrency", "outputs", "env", "defaults"],
   ...["steps", "timeout-minutes", "strategy", "continue-on-error", "services"],
 ];
+/** Of a job that calls another workflow. */
+const callKeys = ["name", "needs", "if", "permissions", "uses", "with", "secrets", "strategy", "concurrency"];
+
+/**
+ * The inputs of each action that we use, from its own `action.yml`, by its major: GitHub only warns of an input that an action does
+ * not have, and the action runs without it. An update to another major has to bring its inputs here.
+ * @type {Record<string, readonly string[]>}
+ */
+const inputsOf = {
+  "actions/checkout@v6": ["fetch-depth", "fetch-tags", "path", "persist-credentials", "ref", "repository", "token"],
+  "actions/setup-node@v6": ["cache", "node-version", "node-version-file", "package-manager-cache", "registry-url"],
+  "changesets/action@v1": [
+    ...["publish", "version", "cwd", "commit", "title", "setupGitUser"],
+    ...["createGithubReleases", "commitMode", "branch"],
+  ],
+};
 const stepKeys = ["id", "if", "name", "uses", "run", "with", "env", "shell", "working-directory", "timeout-minutes"];
 
 /** The rights that a job may have to write. @type {Record<string, string>} */
 const mayWrite = { contents: "write", "pull-requests": "write", "id-token": "write" };
+
+/**
+ * Inputs that an action does not have.
+ * @param {string} text
+ * @param {Record<string, { steps?: { uses?: string, with?: Record<string, unknown> }[] }>} jobs
+ */
+function inputProblems(text, jobs) {
+  const majors = new Map(
+    [...text.matchAll(/uses: *(\S+?)@(\S+) # (v\d+)\./g)].map(([, name, commit, major]) => [
+      `${name}@${commit}`,
+      `${name}@${major}`,
+    ]),
+  );
+  return Object.values(jobs).flatMap(({ steps = [] }) =>
+    steps.flatMap(({ uses = "", with: inputs = {} }) => {
+      const action = majors.get(uses);
+      if (action === undefined) return [];
+      const known = inputsOf[action];
+      if (known === undefined) return [`the inputs of ${action} are not known: take them from its action.yml`];
+      return Object.keys(inputs)
+        .filter((input) => !known.includes(input))
+        .map((input) => `${action} has no input ${input}`);
+    }),
+  );
+}
 
 /**
  * @param {Record<string, any>} job
@@ -59,6 +102,10 @@ const mayWrite = { contents: "write", "pull-requests": "write", "id-token": "wri
  * @returns {string[]}
  */
 function jobProblems(job, scripts) {
+  if (job["uses"] !== undefined)
+    return Object.keys(job)
+      .filter((key) => !callKeys.includes(key))
+      .map((key) => `unknown key ${key}`);
   /** @type {[string, string][]} */
   const permissions = Object.entries(job["permissions"] ?? {});
   /** @type {Record<string, any>[]} */

@@ -37,8 +37,9 @@ const more = /** @type {Record<string, readonly string[]>} */ ({
 /**
  * The range of the command line's peers. Up to the next major and not up from today's version: else each minor of a package would
  * leave the range, which counts as a breaking change of the command line, and a newer command line would refuse an older package.
+ * A prerelease of a package is named in addition, since no range of stable versions includes it.
  */
-const peerRange = /^workspace:>=\d+\.0\.0 <\d+$/;
+const peerRange = /^workspace:>=\d+\.0\.0 <\d+(?: \|\| \^\d+\.\d+\.\d+-[\w.]+)?$/;
 
 const installScripts = ["preinstall", "install", "postinstall"];
 const exactVersion = /^\d+\.\d+\.\d+(?:[-+][\w.+-]+)?$/;

@@ -34,16 +34,18 @@ describe("a workflow is refused", () => {
       "$1",
       "has no version beside it",
     ],
+    ["with an input of another major", "publish: npm", "publish-script: npm", "action@v1 has no input publish-script"],
+    ["with another major of an action", /# v1\.7\.0/g, "# v2.1.2", "the inputs of changesets/action@v2 are not known"],
     ["with rights for every job", "permissions: {}", "permissions: write-all", "permissions of the workflow"],
     ["without rights that are named", /^permissions: \{\}$/m, "", "permissions of the workflow"],
-    ["with a right that no job needs", "id-token: write", "packages: write", "release: may not have packages: write"],
+    ["with a right that no job needs", "id-token: write", "packages: write", "publish: may not have packages: write"],
     [
       "that runs a script that is not there",
       "publish: npm run release",
       "publish: npm run publish",
       "there is no script publish",
     ],
-    ["without an end", /^ +timeout-minutes: .*$/m, "", "release: has no timeout-minutes"],
+    ["without an end", /^ +timeout-minutes: .*$/m, "", "versions: has no timeout-minutes"],
     ["that a foreign pull request runs with rights", "push:", "pull_request_target:", "pull_request_target"],
     [
       "that puts foreign text into a command",
@@ -51,7 +53,7 @@ describe("a workflow is refused", () => {
       "run: echo ${{ github.head_ref }}",
       "an expression in a command",
     ],
-    ["with a key that GitHub does not know", "runs-on:", "run-on:", "release: unknown key run-on"],
+    ["with a key that GitHub does not know", "runs-on:", "run-on:", "versions: unknown key run-on"],
     ["with a step that does nothing", "- run: npm run setup", "- name: nothing", "neither uses nor run"],
     ["that is no YAML", "jobs:", "jobs: [", "is no YAML"],
   ])("%s", (_, what, by, problem) => {
@@ -59,19 +61,40 @@ describe("a workflow is refused", () => {
   });
 
   it("that leaves its token on the disk of a job that only reads", () => {
-    const text = spoil(read("workflows", "pull-request.yml"), /persist-credentials: false/, "fetch-depth: 1");
+    const text = spoil(read("workflows", "checks.yml"), /persist-credentials: false/, "fetch-depth: 1");
     expect(workflowProblems(text, scripts)).toEqual([
       "test: checkout keeps the token, which only a job that writes needs",
     ]);
   });
 });
 
-it("tests on every line of Node that has one", () => {
-  const { jobs } = parse(read("workflows", "pull-request.yml")) as {
-    jobs: Record<string, { strategy?: { matrix: { node: number[] } } }>;
-  };
-  expect(jobs["test"]?.strategy?.matrix.node).toEqual([20, 22, 24]);
+type Jobs = Record<
+  string,
+  {
+    needs?: string[];
+    uses?: string;
+    environment?: string;
+    permissions?: object;
+    strategy?: { matrix: { node: number[] } };
+  }
+>;
+const jobsOf = (name: string): Jobs => (parse(read("workflows", name)) as { jobs: Jobs }).jobs;
+
+it("tests on every line of Node that the pages name", () => {
+  expect(jobsOf("checks.yml")["test"]?.strategy?.matrix.node).toEqual([20, 22, 24, 26]);
   expect(readManifest(root).engines?.["node"]).toBe(">=20.19");
+});
+
+it("publishes only what passed the checks, in a job that alone may publish", () => {
+  const { checks, versions, publish } = jobsOf("release.yml");
+  expect(checks?.uses).toBe("./.github/workflows/checks.yml");
+  expect(jobsOf("pull-request.yml")["checks"]?.uses).toBe(checks?.uses);
+  expect(publish?.needs).toEqual(["checks", "versions"]);
+  expect([publish?.environment, publish?.permissions]).toEqual(["npm", { contents: "write", "id-token": "write" }]);
+  expect([versions?.environment, versions?.permissions]).toEqual([
+    undefined,
+    { contents: "write", "pull-requests": "write" },
+  ]);
 });
 
 it.each(forms)("the issue form %s is sound", (name) => {
