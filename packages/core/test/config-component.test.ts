@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import * as vitest from "vitest";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { type RedisServer, startRedis, type StartRedisOptions, useRedis } from "@kit/testing";
 import { Redis } from "ioredis";
 import {
@@ -259,6 +259,11 @@ describe("component", () => {
         async () => ({ entry: { ...at("127.0.0.1:1"), secret: "NOBODY" } }),
       ],
       [
+        "a secret that would leave the machine without TLS",
+        /without TLS/,
+        async () => ({ entry: { url: "redis://192.0.2.1:6379", secret: "WRONG" } }),
+      ],
+      [
         "a database that is not there",
         /no database 99/,
         async () => ({ entry: { url: `${addressOf(await start())}/99` } }),
@@ -445,6 +450,27 @@ describe("component", () => {
     redis.defer(() => component.close());
     await component.config.set({ port: server.nodes[0]!.port });
     expect(await withComponent(component, async (client, key: string) => await client.incr(key))("n")).toBe(1);
+  });
+
+  it("takes no other variable of the environment than the one with its prefix, and says where a secret goes", async () => {
+    vi.stubEnv("PAYMENT_KEY", "never");
+    vi.stubEnv("KIT_SECRET_LOGS", "right");
+    redis.defer(() => vi.unstubAllEnvs());
+    const server = await start({ password: "right" });
+    const entry = { url: addressOf(server), secret: "LOGS" };
+    const logs = make({});
+    await logs.config.set({ ...entry, secret: "PAYMENT_KEY" });
+    expect(await rejection(logs.ready())).toMatchObject({
+      code: "KIT_COMPONENT_REFUSED",
+      message: expect.stringContaining("set KIT_SECRET_PAYMENT_KEY in the environment") as unknown,
+    });
+    await logs.config.set(entry);
+    await logs.ready({ waitMs: 20_000 });
+
+    const asked: unknown[] = [];
+    const other = make({ secrets: (...given) => (asked.push(given), "right") });
+    await other.ready({ waitMs: 20_000 });
+    expect(asked).toEqual([["LOGS", { url: entry.url }]]);
   });
 
   it("refuses options that are not what they should be", () => {

@@ -57,9 +57,25 @@ export const entrySchema: StandardSchema<ComponentEntry, ComponentEntry> = ownSc
   return issues.length > 0 ? { issues } : { value: value as ComponentEntry };
 });
 
+const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?$/i;
+
+/** Whether what is sent to an address can be read by nobody else on the network. */
+const isPrivate = (address: string): boolean =>
+  /^(?:rediss|unix)/i.test(address) ||
+  (url.exec(address)?.groups?.["hosts"] ?? "").split(",").every((one) => loopback.test(one));
+
 /** Opens the connection that an entry describes. */
-export const openConnection = async (entry: ComponentEntry, { secret, signal }: OpenContext): Promise<Connection> => {
+export const openConnection = async (
+  entry: ComponentEntry,
+  { secret, signal }: OpenContext,
+  allowPlaintextSecrets: boolean,
+): Promise<Connection> => {
   if (entry.secret === undefined) return await connect({ url: entry.url, signal });
+  if (!allowPlaintextSecrets && !isPrivate(entry.url))
+    throw new KitError(
+      "KIT_TARGET",
+      "its secret would leave this machine without TLS: use rediss:, or set `allowPlaintextSecrets`",
+    );
   const password = await secret(entry.secret);
   // Without a name ioredis 5 sends the old form of AUTH.
   const options = entry.url.includes("@") ? { password } : { username: "default", password };

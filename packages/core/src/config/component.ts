@@ -1,6 +1,7 @@
 import { type Connection, KitClosedError, KitError, type RedisLike } from "../index.js";
 import {
   backoffMs,
+  boolean,
   custom,
   Deadline,
   integer,
@@ -33,14 +34,31 @@ import {
 import { type Content, type StandardSchema } from "./schema.js";
 import { limitOf, Waiters } from "./waiters.js";
 
+/**
+ * Returns a secret by its name. `url` is the address that receives it, or undefined if entries have a schema of their own without
+ * a `url`.
+ */
+export type Secrets = (
+  name: string,
+  target: { readonly url: string | undefined },
+) => string | undefined | Promise<string | undefined>;
+
 /** Options of every component. */
 interface CommonOptions extends WatchOptions {
   /**
-   * Returns a secret by the name in the entry; undefined: there is none.
+   * Returns a secret by the name in the entry; undefined: there is none. Anyone who may write the entry chooses both the name
+   * and the address that receives the secret, so return each secret only for addresses that you know.
    *
-   * @default the environment's variable of that name
+   * @default the environment variable `KIT_SECRET_` plus the name
    */
-  readonly secrets?: ((name: string) => string | undefined | Promise<string | undefined>) | undefined;
+  readonly secrets?: Secrets | undefined;
+  /**
+   * Whether a secret may leave this machine without TLS. Otherwise an entry with a `secret` must be `rediss:`, `unix:` or a
+   * loopback address.
+   *
+   * @default false
+   */
+  readonly allowPlaintextSecrets?: boolean | undefined;
   /**
    * How long calls in flight may go on with a connection that was replaced, in milliseconds; then it is closed by force.
    *
@@ -117,7 +135,7 @@ interface Settings<Conn, Entry> {
   readonly open: (entry: Entry, context: OpenContext) => Conn | Promise<Conn>;
   readonly check: ((connection: Conn) => unknown) | undefined;
   readonly close: (connection: Conn, isForced: boolean) => unknown;
-  readonly secrets: (name: string) => string | undefined | Promise<string | undefined>;
+  readonly secrets: Secrets;
   readonly drainMs: number;
 }
 
@@ -306,7 +324,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     const { signal } = abort;
     const limit = { deadline: Deadline.in(foreignMs), signal };
     const late = (): Error => new ComponentRefusedError(this.name, "it was not open in time");
-    const opened = (async () => await open(entry, { secret: (name) => this.#secret(name), signal }))();
+    const opened = (async () => await open(entry, { secret: (name) => this.#secret(name, entry), signal }))();
     try {
       const connection = await inTime(opened, limit, late);
       await inTime((async () => await check?.(connection))(), limit, late);
@@ -373,12 +391,13 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     void work.finally(() => this.#ending.delete(work));
   }
 
-  async #secret(name: string): Promise<string> {
-    const value = await this.#settings.secrets(name);
+  async #secret(name: string, entry: Entry): Promise<string> {
+    const { url } = (entry ?? {}) as { url?: unknown };
+    const value = await this.#settings.secrets(name, { url: typeof url === "string" ? url : undefined });
     if (typeof value !== "string" || value === "")
       throw new ComponentRefusedError(
         this.name,
-        `the secret ${JSON.stringify(name)} is not known: set it in the environment, or give it by \`secrets\``,
+        `the secret ${JSON.stringify(name)} is not known: set KIT_SECRET_${name} in the environment, or return it from \`secrets\``,
       );
     return value;
   }
@@ -410,8 +429,10 @@ const componentRules = {
   close: custom((_name, close: Custom["close"]) => close),
   secrets: custom(
     (name, secrets: NonNullable<Custom["secrets"]>) => functionOption(name, secrets),
-    (name) => process.env[name],
+    // Never the whole environment: who writes the entry would choose which variable leaves the process.
+    (name) => process.env[`KIT_SECRET_${name}`],
   ),
+  allowPlaintextSecrets: boolean(false),
   drainMs: integer(0, 86_400_000, 10_000),
 } satisfies RulesOf<CustomComponentOptions<unknown, unknown, unknown>>;
 
@@ -442,8 +463,8 @@ export function createComponent(
   options: ComponentOptions | CustomComponentOptions<unknown, unknown, unknown> = {},
 ): unknown {
   const own = settingsOf("options", options, componentRules);
-  const { prefix, pollMs, deadlineMs, schema = entrySchema, secrets, drainMs } = own;
-  const { open, check, close } = own.open ? own : standard;
+  const { prefix, pollMs, deadlineMs, schema = entrySchema, secrets, drainMs, allowPlaintextSecrets } = own;
+  const { open, check, close } = own.open ? own : standard(allowPlaintextSecrets);
   functionOption("open", open);
   functionOption("close", close);
   const commands = new ConfigCommands(redis, name, configSettings({ prefix, pollMs, deadlineMs }));
@@ -454,7 +475,11 @@ export function createComponent(
   );
 }
 
-const standard = { open: openConnection, check: checkConnection, close: closeConnection };
+const standard = (allowPlaintextSecrets: boolean) => ({
+  open: (entry: ComponentEntry, context: OpenContext) => openConnection(entry, context, allowPlaintextSecrets),
+  check: checkConnection,
+  close: closeConnection,
+});
 
 /**
  * Returns a function that is called without a client: it calls `fn` with the component's current connection as the first

@@ -9,7 +9,13 @@ export {
 } from "./errors.js";
 export { createFlags, Flags } from "./flags.js";
 
-export type { ComponentEvents, ComponentOptions, ComponentState, CustomComponentOptions } from "./component.js";
+export type {
+  ComponentEvents,
+  ComponentOptions,
+  ComponentState,
+  CustomComponentOptions,
+  Secrets,
+} from "./component.js";
 export type { ComponentEntry, OpenContext } from "./component-entry.js";
 export type { ConfigEvents, ConfigRevision } from "./config.js";
 export type { ConfigErrorCode, ConfigIssue } from "./errors.js";
