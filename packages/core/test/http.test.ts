@@ -106,7 +106,9 @@ describe("a client over HTTP", () => {
       { url, token, fetch: "canary" as never },
     ])
       expect(() => httpClient(options)).toThrow(/^Expected `(url|token|timeoutMs|fetch)` to be (?!.*canary)/);
-    expect(() => httpClient({ url, token, tokens: 1 } as never)).toThrow(/to have only url, token, timeoutMs, fetch/);
+    expect(() => httpClient({ url, token, tokens: 1 } as never)).toThrow(
+      /to have only url, token, timeoutMs, maxReplyBytes, fetch/,
+    );
     expect(() => httpClient({ url } as never)).toThrow(/^Expected `token`/);
   });
 
@@ -116,12 +118,22 @@ describe("a client over HTTP", () => {
     ["executed, the connection was cut within the reply", cutWithin, 1],
     ["perhaps executed, a proxy replied with 502", status(502), 0],
     ["perhaps executed, a page came with 200", status(200, { html: "sign in" }), 0],
+    ["perhaps executed, the result is no reply", status(200, { result: {} }), 0],
   ])("reports an unknown outcome: %s", async (_, fault, length) => {
     bridge.faults.push(fault);
     const failure = await rejection(append.run(client, { key: key() }, { value: "x" }, { op: "mine" }));
     expect(failure).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: "mine" });
     expect(await redis.client.strlen(key())).toBe(length);
     expect(names()).toEqual(["evalsha"]);
+  });
+
+  it("reads no more of a reply than its limit, and repeats no more of an error than a line", async () => {
+    const small = clientWith({ maxReplyBytes: 1_024 });
+    await redis.client.set(key(), "x".repeat(2_000), "PX", 60_000);
+    const refused = await rejection(read.run(small, { key: key() }, {}, { deadlineMs: 300 }));
+    expect(refused.message).toContain("a reply of more than 1024 bytes");
+    bridge.faults.push(status(400, { error: `ERR ${"x".repeat(10_000)}` }));
+    expect((await rejection(read.run(client, { key: key() }, {}))).message.length).toBeLessThan(1_000);
   });
 
   it.each([

@@ -22,7 +22,7 @@ const exceptionsKiB = {
   // errors that name the remedy.
   "@kit/core": 18.25,
   // One request for each command, and nothing else.
-  "@kit/core/http": 2,
+  "@kit/core/http": 2.25,
   // The life of an object and the rules of options, which each package had for itself; clients without connections.
   "@kit/core/toolkit": 17,
   // Reads public files with their faults: policies, counts, numeric addresses.

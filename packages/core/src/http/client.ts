@@ -1,6 +1,6 @@
 import { EventEmitter } from "node:events";
 import { KitError, reconnectMs, type RedisArgument, type RedisLike, resolve } from "../kernel/index.js";
-import { argumentText, lost, notSent, readReply, replyError, type RestReply } from "./protocol.js";
+import { argumentText, boundedText, lost, notSent, readReply, replyError, type RestReply } from "./protocol.js";
 import { type HttpClientOptions, httpRules, type HttpSettings } from "./options.js";
 
 /** An endpoint that asks for a longer pause gets this one. */
@@ -72,7 +72,7 @@ class HttpClient extends EventEmitter implements RedisLike {
   }
 
   async #post(body: string, wantsBytes: boolean): Promise<unknown> {
-    const { url, timeoutMs, fetch: send = globalThis.fetch } = this.#settings;
+    const { url, timeoutMs, maxReplyBytes, fetch: send = globalThis.fetch } = this.#settings;
     if (this.status === "end") throw notSent("the client has ended");
     const headers = wantsBytes ? { ...this.#headers, "upstash-encoding": "base64" } : this.#headers;
     const signal = AbortSignal.timeout(timeoutMs);
@@ -82,7 +82,7 @@ class HttpClient extends EventEmitter implements RedisLike {
       // Next.js would keep the reply, and not send the same command again. Node's types leave this option out.
       const uncached = { cache: "no-store" } as RequestInit;
       response = await send(url, { method: "POST", headers, body, signal, redirect: "manual", ...uncached });
-      text = await response.text();
+      text = await boundedText(response, maxReplyBytes);
     } catch (error) {
       const reason = reasonOf(error);
       throw this.#failed(neverConnected.test(reason) ? notSent(reason) : lost(reason));

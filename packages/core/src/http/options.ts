@@ -14,6 +14,12 @@ export interface HttpClientOptions {
    */
   readonly timeoutMs?: number | undefined;
   /**
+   * A longer reply counts as lost, in bytes: 1,024 to 2,147,483,648 (2 GiB).
+   *
+   * @default 67108864 (64 MiB)
+   */
+  readonly maxReplyBytes?: number | undefined;
+  /**
    * Sends the requests, for a proxy or a runtime with a `fetch` of its own.
    *
    * @default globalThis.fetch
@@ -43,6 +49,7 @@ export const httpRules = {
   url: required(custom(endpoint)),
   token: required(custom(bearer)),
   timeoutMs: integer(1, 86_400_000, 10_000),
+  maxReplyBytes: integer(1_024, 2_147_483_648, 67_108_864),
   fetch: custom(sender),
 } satisfies RulesOf<HttpClientOptions>;
 

@@ -34,13 +34,38 @@ export const notSent = (reason: string): Error => named("NotSentError", `The req
 /** The error of a request that may have been executed. */
 export const lost = (reason: string): Error => named("Error", `The reply is lost: ${reason}`, reason);
 
-/** The server's own words, as every client gives them. */
-export const replyError = (text: string): Error => named("ReplyError", text);
+/** More of an endpoint's words no message repeats. */
+const maxErrorLength = 500;
 
-/** A reply as over a socket. In base64 every text is encoded but `OK`, which is no base64. */
+/** The server's own words, as every client gives them. */
+export const replyError = (text: string): Error => named("ReplyError", text.slice(0, maxErrorLength));
+
+/**
+ * A reply as over a socket. In base64 every text is encoded but `OK`, which is no base64.
+ *
+ * @throws {Error} it is not of this protocol.
+ */
 export const readReply = (result: unknown, isBase64: boolean): unknown => {
   if (Array.isArray(result)) return result.map((one) => readReply(one, isBase64));
   if (typeof result === "string" && isBase64) return Buffer.from(result, result === "OK" ? "utf8" : "base64");
-  const { error } = (result ?? {}) as RestReply;
-  return typeof error === "string" ? replyError(error) : result;
+  if (typeof result !== "object" || result === null) return result;
+  const { error } = result as RestReply;
+  if (typeof error !== "string") throw lost("a reply that is not of this protocol");
+  return replyError(error);
+};
+
+/**
+ * The text of a response.
+ *
+ * @throws {Error} it is longer than `maxBytes`.
+ */
+export const boundedText = async (response: Response, maxBytes: number): Promise<string> => {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
+    bytes += chunk.length;
+    if (bytes > maxBytes) throw lost(`a reply of more than ${String(maxBytes)} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString("utf8");
 };
