@@ -1,5 +1,3 @@
-import * as v8 from "node:v8";
-
 import type { Cluster, Redis } from "ioredis";
 
 import type { RedisNode } from "./node.js";
@@ -73,23 +71,6 @@ async function fewestTimers(): Promise<number> {
     fewest = Math.min(fewest, countTimers());
   }
   return fewest;
-}
-
-/**
- * The lengths of the timers that run and keep the process alive, which help to find them. Slow. On Bun, which does not report
- * them, empty.
- */
-export function timerLengths(): string {
-  const sample = setTimeout(() => {});
-  clearTimeout(sample);
-  if (!("queryObjects" in v8)) return "";
-  const texts = v8.queryObjects(sample.constructor, { format: "summary" });
-  const lengths = texts.flatMap((text) =>
-    text.includes("_destroyed: false") && text.includes("Symbol(refed)]: true")
-      ? [`${/_idleTimeout: ([\d.]+)/.exec(text)?.[1] ?? "?"} ms`]
-      : [],
-  );
-  return lengths.join(", ");
 }
 
 function activeKinds(): string {

@@ -11,7 +11,6 @@ import {
   listenerLeaks,
   portOf,
   removeKeys,
-  timerLengths,
   TimerWatch,
   type Connection,
   type ListenerCounts,
@@ -225,7 +224,7 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
     const timers = await settle(TIMER_SETTLE_MS * patience(), () => this.#timers.leaks());
     if (timers.length === 0) return leaks;
     this.#timers.forgive();
-    return [...leaks, ...timers.map((leak) => `${leak}; all that run: ${timerLengths()}`)];
+    return [...leaks, ...timers];
   }
 
   get #current(): TestState {

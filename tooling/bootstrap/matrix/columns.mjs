@@ -30,6 +30,7 @@ export const columns = [
   { kind: "server", name: "valkey-9", product: "valkey", suites: ["sid"] },
   { name: "node-22", ...node("22.23.3") },
   { name: "node-24", ...node("24.21.0") },
+  { name: "node-26", ...node("26.10.0") },
   {
     kind: "runtime",
     name: "bun",
