@@ -1,6 +1,7 @@
 // The mail server of the demo, in a process of its own, and the page of its mails.
 import { fork } from "node:child_process";
 import { once } from "node:events";
+import { get, type IncomingMessage } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { sendMail } from "../src/behind/mail.js";
 import type { Mails, PartnersFacts } from "../src/behind/partners.js";
@@ -34,5 +35,12 @@ describe("The mails", () => {
     const shown = text(mailPage(last.mails, { page: 3, pages: 3, hasMore: false }));
     expect(shown).toContain('href="/mail?page=2"');
     expect(shown).not.toContain('href="/mail?page=4"');
+  });
+
+  it("are shown to no page whose name was bent to point here", async () => {
+    const asked = get(`${partners.origin}/mails?from=0&count=1`, { headers: { host: "evil.example" } });
+    const [response] = (await once(asked, "response")) as [IncomingMessage];
+    response.resume();
+    expect(response.statusCode).toBe(421);
   });
 });

@@ -189,6 +189,17 @@ describe("Forms from elsewhere", () => {
     expect((await visitor.post("/logout", { csrf: other })).status).toBe(403);
   });
 
+  it("are refused: the id of a job that is longer than any", async () => {
+    const visitor = new Visitor(shop.origin);
+    const csrf = await visitor.signIn("u61");
+    for (const [length, status] of [
+      [160, 303],
+      [161, 400],
+      [513, 400],
+    ] as const)
+      expect((await visitor.post("/ops/letters", { csrf, do: "drop", id: "x".repeat(length) })).status).toBe(status);
+  });
+
   it("are refused: a name bent to point here", async () => {
     const reply = await ask(shop.origin, "/", { headers: { host: "evil.example" } });
     expect(reply.status).toBe(421);

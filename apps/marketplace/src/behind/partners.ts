@@ -127,6 +127,8 @@ const serveHttp = async (request: IncomingMessage, response: ServerResponse): Pr
   };
   const plain = ({ status, text }: { status: number; text: string }): void => answer(status, { text });
   const subject = searchParams.get("of") ?? "";
+  // As in the shop itself: another name means that a foreign page's name was bent to point at this machine.
+  if (!/^127\.0\.0\.1:\d+$/.test(request.headers.host ?? "")) return answer(421, {});
   if (pathname === "/state") answer(200, partners.state);
   else if (pathname === "/mails") {
     const [from, count] = [Number(searchParams.get("from")), Number(searchParams.get("count"))];

@@ -14,6 +14,8 @@ import { spans, statsPage } from "../../pages/stats.js";
 import { precisions, queueName } from "../../common/tools.js";
 import { pageOf, type Routes, type Web } from "../web.js";
 
+/** Longer ones no job of the queue has, and it refuses them. */
+const longestJobId = 160;
 const shownLetters = 20;
 const mailsPerPage = 20;
 const shownOrders = 6;
@@ -111,7 +113,7 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
   app.post("/ops/letters", async (c) => {
     const { session, form } = await web.anyForm(c);
     const [id, what] = [form["id"] ?? "", form["do"]];
-    if (id === "" || id.length > 512 || (what !== "retry" && what !== "drop")) throw new HTTPException(400);
+    if (id === "" || id.length > longestJobId || (what !== "retry" && what !== "drop")) throw new HTTPException(400);
     const count = what === "retry" ? await queue.redrive([id]) : await queue.dropDeadLetters([id]);
     const done = what === "retry" ? "The job is back in the queue, with all its attempts." : "The dead letter is gone.";
     await web.notify(session, count > 0 ? "good" : "bad", count > 0 ? done : "That dead letter is not there any more.");
