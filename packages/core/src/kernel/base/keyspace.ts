@@ -2,9 +2,9 @@ import { KitError } from "./errors.js";
 import { matching, type Rule, text } from "./rules.js";
 
 const longestNameBytes = 512;
-// The escape character, and characters that would move the hash tag, split the key, or garble a terminal.
-// eslint-disable-next-line no-control-regex
-const special = /[%{}:\u0000-\u001f\u007f]/g;
+// The escape character, and characters that would move the hash tag, split the key, or let a name look like another one in a
+// terminal or a log: controls, line breaks, and marks that turn the direction of the text.
+const special = /[%{}:\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
 
 /** Names of these characters need no escape. */
 const plain = /^[\w.-]{1,512}$/;
@@ -20,17 +20,15 @@ const escapeName = (name: string): string => {
     throw new KitError("KIT_NAME", `A name may have at most ${String(longestNameBytes)} bytes in UTF-8`);
   // Half a surrogate pair becomes U+FFFD on the wire: two names would become one key.
   if (/\p{Surrogate}/u.test(name)) throw new KitError("KIT_NAME", "A name must be well-formed Unicode");
-  return name.replace(
-    special,
-    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`,
-  );
+  return name.replace(special, encodeURIComponent);
 };
 
 /** Builds the keys of one package: `<prefix>:<package>:{<name>}:<part>`. */
 export interface Keyspace {
   /**
    * The key of one part of a named thing. All parts of a name share a hash tag, so they lie in one slot of a Cluster.
-   * Different names give different keys: braces, colons, percent signs and control characters are escaped.
+   * Different names give different keys: braces, colons, percent signs, control characters, and marks that turn the direction of
+   * text are escaped.
    *
    * @throws {KitError} `KIT_NAME`: the name is empty, over 512 bytes, or not well-formed Unicode.
    */
@@ -42,7 +40,7 @@ export interface Keyspace {
 /**
  * The keys of `packageName` under `prefix`.
  *
- * @throws {TypeError | RangeError} `prefix` is not 1 to 64 characters, or has braces, white space or control characters.
+ * @throws {TypeError | RangeError} `prefix` is not 1 to 64 characters, or has braces, white space, control characters, or one of `*?[]\`.
  */
 export const keyspace = (packageName: string, prefix = "kit"): Keyspace => {
   const head = `${checkPrefix(prefix)}:${packageName}:{`;
@@ -50,21 +48,28 @@ export const keyspace = (packageName: string, prefix = "kit"): Keyspace => {
   return { base, key: (name, part) => base(name) + part };
 };
 
-/** The beginning of keys, in front of the hash tag. */
+/** The beginning of keys, in front of the hash tag. Patterns of SCAN and of ACLs begin with it, so it is none itself. */
 export const prefixRule: Rule<string, string> = matching(
   text(64, "kit"),
-  /^[^{}\s\p{C}]+$/u,
-  "to have no braces, white space or control characters",
+  /^[^{}*?[\]\\\s\p{C}]+$/u,
+  "to have no braces, white space, control characters, and none of * ? [ ] \\",
 );
 
 /** @throws {TypeError | RangeError} it cannot stand in front of a hash tag. */
 export const checkPrefix = (prefix: string): string => prefixRule.check("prefix", prefix);
 
+/** An escape of ours, or what another program wrote in its place. */
+const decoded = (escape: string): string => {
+  try {
+    return decodeURIComponent(escape);
+  } catch {
+    return escape;
+  }
+};
+
 /** The name in a key that {@link keyspace} built: `item:42` for `kit:lock:{item%3A42}:lease`; undefined: it has none. */
 export const nameIn = (key: string): string | undefined =>
-  /\{([^}]+)\}/
-    .exec(key)?.[1]
-    ?.replace(/%([0-9A-F]{2})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)));
+  /\{([^}]+)\}/.exec(key)?.[1]?.replace(/(?:%[0-7][0-9A-F]|%[C-F][0-9A-F](?:%[89AB][0-9A-F])+)/g, decoded);
 
 /** The subject of a key, for messages: the name in it, in quotes, or else the key. */
 export const subjectOf = (key: string): string => {
