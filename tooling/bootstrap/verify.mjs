@@ -9,7 +9,7 @@ import { filesOfPackage, packedProblems } from "./checks/packed.mjs";
 import { unpublishedPages } from "./checks/pages.mjs";
 import { measureSizes } from "./checks/sizes.mjs";
 import { supplyProblems } from "./checks/supplies.mjs";
-import { packPackage, publicPackages, repositoryAddress } from "./pack.mjs";
+import { packPackage, publicPackages } from "./pack.mjs";
 import { root, SetupError } from "./repo.mjs";
 import { capture } from "./run.mjs";
 import { pictureProblems } from "./pictures/index.mjs";
@@ -58,9 +58,8 @@ const checks = {
     const { facts, problems } = await measureSizes(publicPackages());
     return problems.length === 0 ? { note: facts.join(", ") } : { problem: problems.join("\n") };
   },
-  "pages (nothing says that it is not on npm yet)": async () => {
-    if (repositoryAddress() === undefined) return { note: "not asked while there is no `repository`" };
-    const lines = unpublishedPages();
+  "pages (only a preview says that nothing is on npm yet)": async () => {
+    const lines = unpublishedPages(root, { outsidePreview: true });
     return lines.length === 0 ? {} : { problem: lines.join("\n") };
   },
   "reference (the pages that are made from the code)": async () => {

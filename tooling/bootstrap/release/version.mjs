@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { unpublished } from "../checks/packed.mjs";
+import { removePreviews } from "../checks/pages.mjs";
 import { publicPackages } from "../pack.mjs";
 import { root, SetupError } from "../repo.mjs";
 import { capture } from "../run.mjs";
@@ -31,6 +32,7 @@ export async function version(env, from = root) {
   const today = new Date().toISOString().slice(0, 10);
   const changed = publicPackages(from).filter(({ manifest }) => before.get(manifest.name) !== manifest.version);
   for (const { folder } of changed) writeDate(join(folder, "CHANGELOG.md"), today);
+  if ([...before.values()].every((former) => former === unpublished)) removePreviews(from);
   return changed.map(({ manifest: { name, version: now = unpublished } }) => ({ name, version: now }));
 }
 

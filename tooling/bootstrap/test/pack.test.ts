@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { absoluteLinks, linksOf } from "../checks/links.mjs";
-import { unpublishedPages } from "../checks/pages.mjs";
+import { removePreviews, unpublishedPages } from "../checks/pages.mjs";
 import { packPackage, publicPackages, publishedManifest, repositoryAddress, withNeeds } from "../pack.mjs";
 import { findPnpm } from "../pnpm.mjs";
 import { release } from "../release/index.mjs";
@@ -54,17 +54,22 @@ describe("the addresses derived from the repository's", () => {
   });
 });
 
-it("finds the pages that say that nothing is published yet", () => {
+it("finds the pages that say that nothing is published yet, and deletes what is marked as a preview", () => {
   const folder = tempFolder();
   writeFiles(folder, {
-    "README.md": "# kit\n\nNot on npm yet: pack it.\nIt is on npm.\n",
+    "README.md": "# kit\n\n<!-- preview -->\n\nNot on npm yet: pack it.\n\n<!-- /preview -->\n\nIt is on npm.\n",
     "docs/first.md": "## Before it is on npm\n",
-    "docs/other.md": "Published.\n",
+    "docs/other.md": "Published. Use `<!-- preview -->`.\n",
   });
   expect(unpublishedPages(folder)).toEqual([
-    "README.md:3: Not on npm yet: pack it.",
+    "README.md:3: <!-- preview -->",
+    "README.md:5: Not on npm yet: pack it.",
     "docs/first.md:1: ## Before it is on npm",
   ]);
+  expect(unpublishedPages(folder, { outsidePreview: true })).toEqual(["docs/first.md:1: ## Before it is on npm"]);
+  removePreviews(folder);
+  expect(readFileSync(join(folder, "README.md"), "utf8")).toBe("# kit\n\nIt is on npm.\n");
+  expect(unpublishedPages(folder)).toEqual(["docs/first.md:1: ## Before it is on npm"]);
 });
 
 const entry = (path: string, text: string): TarEntry => ({ path, content: Buffer.from(text), isProgram: false });

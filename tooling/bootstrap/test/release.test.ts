@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { basename, delimiter, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { brokenLinks } from "../checks/links.mjs";
 import { packPackage, publicPackages, type Workspace } from "../pack.mjs";
 import { findPnpm } from "../pnpm.mjs";
 import { consumerEnv, copiesIn, install } from "../release/consumer.mjs";
@@ -83,7 +84,11 @@ it("publishes nothing that has no version yet", async () => {
 
 it("gives no package a first version below 1.0.0", async () => {
   await version(env, tree);
+  writeFiles(tree, { "note.md": "" });
   await commit(tree, env, "versions");
+  // What users will see on npm: no line about a preview, and no link to one.
+  expect(await hindrances(env, tree)).toEqual([]);
+  expect(brokenLinks(tree)).toEqual([]);
   expect(Object.entries(versions()).filter(([, now]) => now.startsWith("0."))).toEqual([]);
 });
 
