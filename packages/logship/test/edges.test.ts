@@ -2,13 +2,15 @@ import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { mkdir, realpath, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { PassThrough, Readable } from "node:stream";
+import { PassThrough, Readable, type Writable } from "node:stream";
+import { pipeline } from "node:stream/promises";
 import { gzipSync } from "node:zlib";
 import { eventually, useRedis } from "@kit/testing";
 import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Redis } from "ioredis";
+import type { Shipper } from "../src/index.js";
 import { defaultsOf, resolve } from "@kit/core/toolkit";
 import { lineRules } from "../src/bytes/lines.js";
 import { readingOf, Restarts, start } from "../src/bytes/reading.js";
@@ -201,19 +203,58 @@ describe("results that cannot be stored", () => {
 });
 
 describe("a writable stream", () => {
-  it("fails when its file fails, and ends its file when it is destroyed", async () => {
+  it.each<[string, (shipper: Shipper) => Promise<unknown>]>([
+    ["is destroyed with an error", async (shipper) => begun(shipper).then((cut) => cut.destroy(new Error("enough")))],
+    ["is destroyed", async (shipper) => begun(shipper).then((cut) => cut.destroy())],
+    [
+      "has a source that breaks",
+      async (shipper) => {
+        const source = Readable.from(
+          (async function* () {
+            yield "one\n";
+            await stored(shipper);
+            throw new Error("enough");
+          })(),
+        );
+        await rejection(pipeline(source, shipper.writable("cut")));
+      },
+    ],
+    [
+      "is aborted as a web stream",
+      async (shipper) => {
+        const writer = shipper.webWritable("cut").getWriter();
+        writer.closed.catch(() => undefined);
+        await writer.write("one\n");
+        await stored(shipper);
+        await writer.abort(new Error("enough"));
+      },
+    ],
+  ])("ends its file as interrupted where it %s", async (_, cut) => {
     const shipper = fixture.shipper({ flushMs: 10 });
-    const cut = shipper.writable("cut");
-    cut.write("one\n");
-    await eventually(async () => expect((await shipper.status())?.files[0]?.chunks).toBe(1));
-    cut.on("error", () => undefined);
-    cut.destroy(new Error("enough"));
+    await cut(shipper);
     await eventually(async () => expect((await shipper.status())!.files[0]!.fault).toBe("KIT_LOGSHIP_INTERRUPTED"));
+  });
+
+  it("finishes when its file is sealed, and fails when its file fails", async () => {
+    const shipper = fixture.shipper();
+    await pipeline(Readable.from(["one\n", "two\n"]), shipper.writable("whole"));
+    expect((await shipper.status())!.files[0]).toMatchObject({ isSealed: true, lines: 2 });
     await shipper.closeChannel();
     const failed = once(shipper.writable("late"), "error");
     expect((await failed)[0]).toMatchObject({ code: "KIT_LOGSHIP_CHANNEL_CLOSED" });
   });
 });
+
+const stored = (shipper: Shipper): Promise<unknown> =>
+  eventually(async () => expect((await shipper.status())?.files[0]?.chunks).toBe(1));
+
+const begun = async (shipper: Shipper): Promise<Writable> => {
+  const cut = shipper.writable("cut");
+  cut.on("error", () => undefined);
+  cut.write("one\n");
+  await stored(shipper);
+  return cut;
+};
 
 /** A client that counts the chunks that are fetched through it. */
 const countingClient = (): { readonly client: Redis; fetched(): number } => {

@@ -1,5 +1,5 @@
 import { basename } from "node:path";
-import { Duplex, Writable } from "node:stream";
+import { Writable } from "node:stream";
 import type { KitError, RedisLike } from "@kit/core";
 import { type MetricSample, newToken, resolve, textOption } from "@kit/core/toolkit";
 import { changedError, listFiles, localFile, OpenFile, type SkippedLink } from "../bytes/files.js";
@@ -28,6 +28,7 @@ import { followLog } from "./follow.js";
 import { identityOf } from "./identity.js";
 import { type ByteSource, fileSource, type Source } from "./source.js";
 import { type ShippedFile, type ShipProgress, transfer, type TransferEvents } from "./transfer.js";
+import { writableTo } from "./writable.js";
 
 /** Events of a shipper. */
 export interface ShipperEvents {
@@ -205,18 +206,15 @@ export class Shipper extends LogObject<ShipperEvents> {
 
   /** A Node stream that ships everything written to it: it has finished when the file is sealed. Options and errors are those of `send`. */
   writable(name: string, options: Omit<ShipOptions, "name" | "passThrough"> = {}): Writable {
-    const { controller, signal, unlink } = linkedSignal([
-      resolve("options", { signal: options.signal }, sendRules).signal,
-    ]);
-    const stream = Duplex.from(async (source: AsyncIterable<Uint8Array>) => {
-      await this.send(name, source, { ...options, signal });
+    const { signal } = resolve("options", { signal: options.signal }, sendRules);
+    return writableTo(async (source, destroyed) => {
+      const linked = linkedSignal([signal, destroyed]);
+      try {
+        await this.send(name, source, { ...options, signal: linked.signal });
+      } finally {
+        linked.unlink();
+      }
     });
-    // A stream that is destroyed does not end for its reader.
-    stream.once("close", () => {
-      unlink();
-      controller.abort(stream.errored ?? new Error("The stream was destroyed"));
-    });
-    return stream;
   }
 
   /** Like `writable()`, as a web stream: closing it resolves when the file is sealed. */
