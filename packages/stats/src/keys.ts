@@ -15,8 +15,8 @@ import { keyspace } from "@kit/core";
  * | `kit:stats:{metric}:index`              | zset   | series → when it was last counted (epoch ms), of a metric with labels    | as the totals of its series                                        |
  * | `kit:stats:{log}:meta`                  | hash   | `layout`                                                                 | one day more than the longest of the log                           |
  * | `kit:stats:{log}:log:<level>`           | stream | the last `keepEntries` entries of a level                                | `keepMs` after the last                                            |
- * | `kit:stats:{log}:top:<level>:<start>`   | zset   | fingerprint → count, at most `maxDistinct`                               | `keepMs` after the end of the window                               |
- * | `kit:stats:{log}:seen:<level>:<start>`  | hash   | fingerprint → `error first last sample`                                  | as `top`                                                           |
+ * | `kit:stats:{log}:top:<level>:<start>`   | zset   | fingerprint → score, at most `maxDistinct`                               | `keepMs` after the end of the window                               |
+ * | `kit:stats:{log}:seen:<level>:<start>`  | hash   | fingerprint → `sure first last sample`; empty name → `missed evicted`    | as `top`                                                           |
  * | `kit:stats:{log}:writer:<id>`           | string | the sequence of the last batch of one writer (effectively-once)          | 10 minutes                                                         |
  *
  * A series is `name;label=value;…`, labels sorted by name. Braces, colons, percent signs and control characters are escaped.

@@ -58,6 +58,14 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): Fixture =
   };
 };
 
+/** The same numbers in every run (mulberry32), from 0 to 1. */
+export const randomOf = (seed: number) => () => {
+  seed = (seed + 0x6d2b79f5) | 0;
+  let mixed = Math.imul(seed ^ (seed >>> 15), seed | 1);
+  mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+  return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+};
+
 /** The drops of an object by reason, from its events. */
 export const drops = (stats: Stats): Partial<Record<DropReason, number>> => {
   const counts: Partial<Record<DropReason, number>> = {};

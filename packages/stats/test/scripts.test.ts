@@ -296,11 +296,12 @@ describe("log", () => {
     times = 1,
     maxDistinct = 2,
     validUntil = 0,
+    missed = 0,
   ): Promise<string> => {
     const series = [log.meta, log.writer("w"), log.log("warn"), log.top("warn", 0), log.seen("warn", 0)];
     const entry = [now, 40, `text of ${fingerprint}`, "", fingerprint];
-    const counted = [fingerprint, times, now, now + seq, `sample of ${fingerprint}`];
-    const plan = [seq, 1, 1, 2, 30_000, dayMs, maxDistinct, 1, ...entry, now + 60_000, 1, ...counted];
+    const counted = [fingerprint, times, times + missed, now, now + seq, `sample of ${fingerprint}`];
+    const plan = [seq, 1, 1, 2, 30_000, dayMs, maxDistinct, 1, ...entry, now + 60_000, missed, 1, ...counted];
     const [, reply = ""] = await scripts.log.script.run(
       db,
       { series },
@@ -317,22 +318,34 @@ describe("log", () => {
       meta: { type: "hash", value: { layout: "1" }, ttl: about(dayMs) },
       log: { type: "stream", value: null, ttl: about(30_000) },
       top: { type: "zset", value: ["a", "4"], ttl: about(60_000) },
-      seen: { type: "hash", value: { a: `0 ${now} ${now + 2} sample of a` }, ttl: about(60_000) },
+      seen: { type: "hash", value: { a: `4 ${now} ${now + 2} sample of a` }, ttl: about(60_000) },
     });
     await logging(3, "b");
     expect(await db.xlen(log.log("warn"))).toBe(2);
   });
 
-  it("lets a new fingerprint take the place of the rarest, with its count as possible error", async () => {
+  it("lets a new fingerprint take the place of the rarest, with its score, which is noted", async () => {
     await logging(1, "a", 5);
     await logging(2, "b", 2);
     await logging(3, "c", 1);
     expect(await state()).toMatchObject({
       top: { value: ["c", "3", "a", "5"] },
-      seen: { value: { a: expect.stringMatching(/^0 /) as unknown, c: expect.stringMatching(/^2 /) as unknown } },
+      seen: { value: { "": "0 2", a: expect.stringMatching(/^5 /), c: expect.stringMatching(/^1 /) } },
     });
     await logging(4, "c", 1);
-    expect((await state())["seen"]!.value).toMatchObject({ c: `2 ${now} ${now + 4} sample of c` });
+    expect((await state())["seen"]!.value).toMatchObject({ "": "0 2", c: `2 ${now} ${now + 4} sample of c` });
+    // A writer whose list is longer adds another: it may have been counted as often as the one that has left.
+    await logging(5, "d", 1, 3);
+    expect(await state()).toMatchObject({ top: { value: ["d", "3", "c", "4", "a", "5"] } });
+  });
+
+  it("adds what a batch has missed to the bound of all messages", async () => {
+    await logging(1, "a", 5, 2, 0, 7);
+    await logging(2, "a", 1, 2, 0, 1);
+    expect(await state()).toMatchObject({
+      top: { value: ["a", "6"] },
+      seen: { value: { "": "8 0", a: `14 ${now} ${now + 2} sample of a` } },
+    });
   });
 
   it("replaces the only fingerprint where there is room for one", async () => {
@@ -340,7 +353,7 @@ describe("log", () => {
     await logging(2, "b", 2, 1);
     expect(await state()).toMatchObject({
       top: { value: ["b", "7"] },
-      seen: { value: { b: expect.stringMatching(/^5 /) } },
+      seen: { value: { "": "0 5", b: expect.stringMatching(/^2 /) } },
     });
   });
 

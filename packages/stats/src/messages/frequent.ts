@@ -27,34 +27,44 @@ export const frequentOf = async (
   commands: Commands,
 ): Promise<FrequentMessage[]> => {
   const tops = starts.map((at) => keys.top(level, at));
-  const { values: lists } = await commands.read(scripts.largest, tops, ["largest", maxDistinct], maxDistinct);
-  const windows = lists.map((list) => new Map(list));
-  // With a full list, a message that is not in it may have been logged as often as the rarest one that is.
-  const floors = windows.map((counts) => (counts.size >= maxDistinct ? Math.min(...counts.values()) : 0));
+  const hashes = starts.map((at) => keys.seen(level, at));
+  const [{ values: lists }, { values: unlisted }] = await Promise.all([
+    commands.read(scripts.largest, tops, ["largest", maxDistinct + 1], maxDistinct + 1),
+    commands.read(scripts.fields, hashes, ["fields", ""]),
+  ]);
+  const windows = lists.map((list, index) => {
+    const scores = new Map(list);
+    const [missed = 0, evicted = 0] = (unlisted[index]?.[0] ?? "").split(" ").map(Number);
+    // Another writer's list may be longer. A message beyond what was read was counted at most as often as the rarest in it.
+    const rarest = scores.size > maxDistinct ? Math.min(...scores.values()) : 0;
+    return { scores, missed, other: Math.max(evicted, rarest) };
+  });
   const totals = new Map<string, number>();
-  for (const counts of windows)
-    for (const fingerprint of counts.keys())
+  for (const { scores } of windows)
+    for (const fingerprint of scores.keys())
       if (!totals.has(fingerprint))
         totals.set(
           fingerprint,
-          windows.reduce((sum, other, index) => sum + (other.get(fingerprint) ?? floors[index] ?? 0), 0),
+          windows.reduce((sum, window) => sum + (window.scores.get(fingerprint) ?? window.other) + window.missed, 0),
         );
   const most = [...totals].toSorted(([, a], [, b]) => b - a).slice(0, limit);
   if (most.length === 0) return [];
-  const hashes = starts.map((at) => keys.seen(level, at));
   const fingerprints = most.map(([fingerprint]) => fingerprint);
   const query = ["fields", ...fingerprints];
   const { values: known } = await commands.read(scripts.fields, hashes, query, fingerprints.length);
-  return most.map(([fingerprint, count], index) => {
-    const found = known.map((values) => seenOf(values[index] ?? ""));
-    const seen = found.filter((one) => one !== undefined);
-    const error = found.reduce((sum, one, at) => sum + (one?.error ?? floors[at] ?? 0), 0);
+  return most.flatMap(([fingerprint, total], index) => {
+    const seen = known.map((values) => seenOf(values[index] ?? "")).filter((one) => one !== undefined);
+    // Another message took its place between the two reads.
+    if (seen.length === 0) return [];
+    const sure = seen.reduce((sum, one) => sum + one.sure, 0);
+    // Between the two reads it may have been logged again.
+    const count = Math.max(total, sure);
     return {
       level,
       fingerprint,
       sample: seen.at(-1)?.sample ?? "",
       count,
-      error,
+      error: count - sure,
       firstAt: Math.min(...seen.map(({ firstAt }) => firstAt)),
       lastAt: Math.max(...seen.map(({ lastAt }) => lastAt)),
     };
@@ -62,7 +72,7 @@ export const frequentOf = async (
 };
 
 const seenOf = (text: string) => {
-  const [, error, firstAt, lastAt, sample] = /^(\d+) (\d+) (\d+) (.*)$/s.exec(text) ?? [];
-  if (error === undefined) return undefined;
-  return { error: Number(error), firstAt: Number(firstAt), lastAt: Number(lastAt), sample: sample ?? "" };
+  const [, sure, firstAt, lastAt, sample] = /^(\d+) (\d+) (\d+) (.*)$/s.exec(text) ?? [];
+  if (sure === undefined) return undefined;
+  return { sure: Number(sure), firstAt: Number(firstAt), lastAt: Number(lastAt), sample: sample ?? "" };
 };

@@ -17,7 +17,7 @@ import { endOf, type Entry, entryOf, isUpTo, newestFirst, wantedLevels } from ".
 import { cutTo, fingerprintOf, masked } from "./fingerprint.js";
 import { type FrequentMessage, frequentOf } from "./frequent.js";
 import { type Level, levelOf } from "./levels.js";
-import { addCount, LogOutbox } from "./outbox.js";
+import { LogOutbox, frequenciesOf } from "./outbox.js";
 import { tailOf } from "./tail.js";
 
 /** A page of entries, the newest first. */
@@ -73,16 +73,14 @@ export class Messages {
     // Messages take places, their window does not. Without room for a message no window is begun, since it would stay empty.
     const counts = buffered.timeline.slot(undefined, buffer.hasRoom);
     if (!counts) return buffer.drop(this.name, "full", 1);
-    const known = counts.get(name);
-    if (!known?.has(counted) && ((known?.size ?? 0) >= maxDistinct || !buffer.admit()))
-      return buffer.drop(this.name, "full", 1);
+    const frequencies = frequenciesOf(counts, name);
+    const isListed = frequencies.counts.has(counted);
+    if (isListed || (frequencies.counts.size < maxDistinct && buffer.admit())) {
+      const sample = isListed ? "" : cutTo(cut, sampleBytes);
+      frequencies.add(counted, { score: 1, sure: 1, firstLocalAt: localAt, lastLocalAt: localAt, sample });
+    } else if (frequencies.counts.size > 0) buffer.release(frequencies.miss());
+    else return buffer.drop(this.name, "full", 1);
     const isRoom = buffer.admit();
-    addCount(counts, name, counted, {
-      count: 1,
-      firstLocalAt: localAt,
-      lastLocalAt: localAt,
-      sample: cutTo(cut, sampleBytes),
-    });
     // Without room for the entry, the message is still counted.
     if (isRoom) buffer.release(buffered.add(name, { localAt, severity, text: cut, fields, fingerprint: counted }));
     buffered.units++;

@@ -7,6 +7,7 @@ import type { Shared } from "../shared.js";
 import { dayMs } from "../time/days.js";
 import { Timeline } from "../time/timeline.js";
 import type { Level } from "./levels.js";
+import { Frequencies } from "./frequencies.js";
 
 interface Pending {
   /** On the local monotonic clock; converted to the server's when it is sent. */
@@ -17,33 +18,18 @@ interface Pending {
   readonly fingerprint: string;
 }
 
-interface Count {
-  count: number;
-  firstLocalAt: number;
-  lastLocalAt: number;
-  readonly sample: string;
-}
+/** What was counted in one window, by level. */
+type Counts = Map<Level, Frequencies>;
 
-/** The counts of one window, by level and fingerprint. */
-type Counts = Map<Level, Map<string, Count>>;
-
-/** Counts a message. */
-export const addCount = (counts: Counts, level: Level, fingerprint: string, added: Count): void => {
-  let ofLevel = counts.get(level);
-  if (!ofLevel) counts.set(level, (ofLevel = new Map()));
-  const known = ofLevel.get(fingerprint);
-  if (!known) {
-    ofLevel.set(fingerprint, { ...added });
-    return;
-  }
-  known.count += added.count;
-  known.firstLocalAt = Math.min(known.firstLocalAt, added.firstLocalAt);
-  known.lastLocalAt = Math.max(known.lastLocalAt, added.lastLocalAt);
+/** The frequencies of a level, which are made if there are none. */
+export const frequenciesOf = (counts: Counts, level: Level): Frequencies => {
+  let known = counts.get(level);
+  if (!known) counts.set(level, (known = new Frequencies()));
+  return known;
 };
 
 const mergeCounts = (into: Counts, from: Counts): void => {
-  for (const [level, counts] of from)
-    for (const [fingerprint, count] of counts) addCount(into, level, fingerprint, count);
+  for (const [level, frequencies] of from) frequenciesOf(into, level).merge(frequencies);
 };
 
 /** Unsent messages: the last entries of each level, and the counts of all. */
@@ -59,7 +45,7 @@ class Log extends Aggregate<Counts> {
   override get size(): number {
     let size = 0;
     for (const entries of this.entries.values()) size += entries.length;
-    for (const counts of this.timeline.values()) for (const { size: places } of counts.values()) size += places;
+    for (const counts of this.timeline.values()) for (const known of counts.values()) size += known.counts.size;
     return size;
   }
 
@@ -81,13 +67,12 @@ class Log extends Aggregate<Counts> {
     }
     let moved = 0;
     for (const [start, counts] of this.timeline.entries())
-      for (const [level, ofLevel] of counts)
-        for (const [fingerprint, count] of ofLevel) {
-          if (places-- <= 0) return moved;
-          ofLevel.delete(fingerprint);
-          addCount(other.timeline.slot(start, () => true) as Counts, level, fingerprint, count);
-          moved += count.count;
-        }
+      for (const [level, frequencies] of counts) {
+        if (places <= 0 && frequencies.missed === 0) continue;
+        const target = frequenciesOf(other.timeline.slot(start, () => true) as Counts, level);
+        moved += frequencies.moveTo(target, Math.max(0, places));
+        places -= target.counts.size;
+      }
     return moved;
   }
 
@@ -142,12 +127,13 @@ export class LogOutbox extends Outbox<Log, undefined> {
     let windows = 0;
     const counted: RedisArgument[] = [];
     for (const [startAt, counts] of buffered.timeline.entries())
-      for (const [level, ofLevel] of counts) {
+      for (const [level, { counts: listed, missed }] of counts) {
+        if (listed.size === 0 && missed === 0) continue;
         windows++;
         keys.push(this.keys.top(level, startAt), this.keys.seen(level, startAt));
-        counted.push(startAt + window.stepMs + window.keepMs, ofLevel.size);
-        for (const [fingerprint, { count, firstLocalAt, lastLocalAt, sample }] of ofLevel)
-          counted.push(fingerprint, count, atOf(firstLocalAt), atOf(lastLocalAt), sample);
+        counted.push(startAt + window.stepMs + window.keepMs, missed, listed.size);
+        for (const [fingerprint, { score, sure, firstLocalAt, lastLocalAt, sample }] of listed)
+          counted.push(fingerprint, score, sure, atOf(firstLocalAt), atOf(lastLocalAt), sample);
       }
     const metaMs = Math.max(keepMs, window.stepMs + window.keepMs) + dayMs;
     const head = [seq, buffered.entries.size, windows, keepEntries, keepMs, metaMs, maxDistinct];

@@ -5,8 +5,9 @@
 -- ARGV[n]  plan    string  ledgerMs (0: no ledger); then for each log: validUntil (epoch ms, 0: none), items (how many
 --                          follow), seq, streams (how many), windows (how many), keepEntries, keepMs, metaMs, maxDistinct;
 --                          for each stream: entries (how many), and for each: at, level, text, fields, fingerprint;
---                          for each window: until (epoch ms), counts (how many), and for each: fingerprint, count, first
---                          and last (epoch ms), sample
+--                          for each window: until (epoch ms), missed (how often a message that is not among the counts was
+--                          logged at most), counts (how many), and for each: fingerprint, score (how much more often than
+--                          missed at most), sure (how often for certain), first and last (epoch ms), sample
 --
 -- Reply     the server's epoch milliseconds, and for each log in order
 --           "1"       stored, now or before
@@ -45,27 +46,43 @@ local function verdict(key, at)
   if validUntil ~= '0' and now > tonumber(validUntil) then return 'late' end
 end
 
+-- What a message that is not listed was counted, under the empty name, which is no fingerprint: the sum of what the batches
+-- have missed, and the largest score that has left the list.
+local function boundsOf(seen)
+  local missed, evicted = string.match(redis.call('HGET', seen, '') or '', '^(%d+) (%d+)$')
+  return tonumber(missed or 0), tonumber(evicted or 0)
+end
+
+local function setBounds(seen, missed, evicted)
+  redis.call('HSET', seen, '', string.format('%.0f %.0f', missed, evicted))
+end
+
 -- Metwally, Agrawal and El Abbadi (2005), Space-Saving: in a full list a new member takes the place of the smallest, and
 -- may have been counted as often as that was.
 local function countIn(top, seen, item, maxDistinct)
-  local fingerprint, count, first, last, sample = unpack(plan, item, item + 4)
-  local mistake, replaced = '0', nil
+  local fingerprint, score, sure, first, last, sample = unpack(plan, item, item + 5)
+  local replaced
   if redis.call('ZSCORE', top, fingerprint) then
     local stored = redis.call('HGET', seen, fingerprint) or ''
     local before, from, to, text = string.match(stored, '^(%d+) (%d+) (%d+) (.*)$')
     if before then
-      mistake, sample = before, text
+      sure = string.format('%.0f', before + sure)
+      sample = text
       if tonumber(from) < tonumber(first) then first = from end
       if tonumber(to) > tonumber(last) then last = to end
     end
-  elseif redis.call('ZCARD', top) >= maxDistinct then
-    local smallest = redis.call('ZRANGE', top, 0, 0, 'WITHSCORES')
-    replaced = smallest[1]
-    redis.call('ZADD', top, smallest[2], fingerprint)
-    mistake = string.format('%.0f', tonumber(smallest[2]))
+  else
+    local missed, evicted = boundsOf(seen)
+    if redis.call('ZCARD', top) >= maxDistinct then
+      local smallest = redis.call('ZRANGE', top, 0, 0, 'WITHSCORES')
+      replaced = smallest[1]
+      evicted = math.max(evicted, tonumber(smallest[2]))
+      setBounds(seen, missed, evicted)
+    end
+    redis.call('ZADD', top, string.format('%.0f', evicted), fingerprint)
   end
-  redis.call('ZINCRBY', top, count, fingerprint)
-  redis.call('HSET', seen, fingerprint, mistake .. ' ' .. first .. ' ' .. last .. ' ' .. sample)
+  redis.call('ZINCRBY', top, score, fingerprint)
+  redis.call('HSET', seen, fingerprint, sure .. ' ' .. first .. ' ' .. last .. ' ' .. sample)
   -- Comes last: it might empty the keys, and while the slot moves to another node, a script fails at a key that is gone.
   if replaced then
     redis.call('ZREM', top, replaced)
@@ -88,13 +105,17 @@ local function store(key, at)
     item = item + 1 + 5 * entries
   end
   for place = window, window + 2 * windows - 2, 2 do
-    local ending, counts = plan[item], plan[item + 1]
-    for counted = item + 2, item + 1 + 5 * counts, 5 do
+    local ending, more, counts = unpack(plan, item, item + 2)
+    for counted = item + 3, item + 2 + 6 * counts, 6 do
       countIn(series[place], series[place + 1], counted, tonumber(maxDistinct))
+    end
+    if more ~= '0' then
+      local missed, evicted = boundsOf(series[place + 1])
+      setBounds(series[place + 1], missed + more, evicted)
     end
     redis.call('PEXPIREAT', series[place], ending)
     redis.call('PEXPIREAT', series[place + 1], ending)
-    item = item + 2 + 5 * counts
+    item = item + 3 + 6 * counts
   end
   redis.call('HSET', series[key], 'layout', '1')
   redis.call('PEXPIRE', series[key], metaMs)
