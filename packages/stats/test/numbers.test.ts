@@ -8,14 +8,7 @@ import { seriesId } from "../src/metric/labels.js";
 import { addMoments, addValue, type Moments, noMoments } from "../src/distribution/moments.js";
 import { binOf, dividedBins, Sketch } from "../src/distribution/sketch.js";
 import { Summary } from "../src/distribution/summary.js";
-
-/** The same numbers in every run (mulberry32), from 0 to 1. */
-const random = (seed: number) => () => {
-  seed = (seed + 0x6d2b79f5) | 0;
-  let mixed = Math.imul(seed ^ (seed >>> 15), seed | 1);
-  mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-  return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-};
+import { randomOf } from "./harness.js";
 
 const momentsOf = (values: readonly number[]): Moments => {
   const moments = noMoments();
@@ -25,7 +18,7 @@ const momentsOf = (values: readonly number[]): Moments => {
 
 describe("moments", () => {
   it("of a thousand parts are those of the whole, in any order and grouping", () => {
-    const next = random(1);
+    const next = randomOf(1);
     const values = Array.from({ length: 20_000 }, () => 1e6 + 1e3 * Math.log(next() + 1e-9));
     const parts = Array.from({ length: 1_000 }, (_, part) =>
       momentsOf(values.filter((_, index) => index % 1_000 === part)),
@@ -60,7 +53,7 @@ describe("moments", () => {
   });
 
   it("keep nine digits of the deviation of values near 1e9 with a spread of 10, whole or in parts", () => {
-    const next = random(3);
+    const next = randomOf(3);
     for (const size of [1_000, 60_000]) {
       const spreads = Array.from({ length: size }, () => 10 * next());
       const values = spreads.map((spread) => 1e9 + spread);
@@ -122,7 +115,7 @@ describe("the sketch", () => {
   };
 
   it.each(Object.keys(distributions))("gives quantiles within its error: %s", (name) => {
-    const next = random(7);
+    const next = randomOf(7);
     const values = Array.from({ length: 50_000 }, () => distributions[name]!(next)).toSorted((a, b) => a - b);
     const moments = momentsOf(values);
     const [whole, one, two] = [new Sketch(), new Sketch(), new Sketch()];
@@ -171,7 +164,7 @@ describe("the sketch", () => {
       fc.integer(),
       fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { minLength: 1, maxLength: 5 }),
       (lowest, parts, seed, some) => {
-        const next = random(seed);
+        const next = randomOf(seed);
         const values = parts
           .flatMap(({ from, width, count }) =>
             Array.from({ length: count }, () => 10 ** (lowest + Math.min(9, from + width * next()))),
@@ -216,7 +209,7 @@ describe("the sketch", () => {
   });
 
   it("counts exactly what is up to a bound that is no edge of a bin", () => {
-    const next = random(11);
+    const next = randomOf(11);
     const bounds = [-100, -1, -0.5, 0, 0.005, 0.1, 0.1003, 0.25, 1, 2.5, 10];
     const values = [...bounds, ...Array.from({ length: 5_000 }, () => 12 * next() ** 3 - 1.5)];
     const whole = new Sketch(dividedBins(bounds));
@@ -400,6 +393,17 @@ describe("fingerprints", () => {
     ["at 2026-11-22T07:29:00.123Z by ann.lee@example.com", "at <time> by <email>"],
     ["commit 9fceb02d0ae598e95dc970b74767f19372d61af8", "commit <hex>"],
     ["worker-17 died, v2 lives: -3.5e10", "worker-<number> died, v<number> lives: <number>"],
+    [
+      "Missing `foo` option of “bar baz”, „qux“, ‘it’s’ or «quux»",
+      "Missing <text> option of <text>, <text>, <text> or <text>",
+    ],
+    ["don’t stop “here", "don’t stop “here"],
+    ["Session aZ3kP9qLmX7vT2 of 01ARZ3NDEKTSV4RRFFQ69G5FAV expired", "Session <id> of <id> expired"],
+    ["prop __reactFiber$b6c78e70asw denied, chunk deadbeefcafe", "prop __reactFiber$<id> denied, chunk <hex>"],
+    [
+      "Base64Decoder, getElementById and utf8mb4_general_ci",
+      "Base<number>Decoder, getElementById and utf<number>mb<number>_general_ci",
+    ],
     ["don't stop, can't stop", "don't stop, can't stop"],
     ["nothing to mask", "nothing to mask"],
   ])("mask what differs: %s", (text, expected) => {
@@ -407,7 +411,26 @@ describe("fingerprints", () => {
   });
 
   it("are found quickly in long texts that look like much", () => {
-    for (const piece of ["'", '"\\', "a@", "1.", "a-", "+a", "deadbeef ", "0x", "-", "é😀"]) {
+    for (const piece of [
+      "'",
+      '"\\',
+      "`",
+      "“",
+      "„x",
+      "‘",
+      "‘x’y",
+      "«",
+      "aB3dE6gH9j",
+      "a1",
+      "a@",
+      "1.",
+      "a-",
+      "+a",
+      "deadbeef ",
+      "0x",
+      "-",
+      "é😀",
+    ]) {
       const startedAt = performance.now();
       masked(piece.repeat(262_144 / piece.length));
       // Quadratic would be minutes.
