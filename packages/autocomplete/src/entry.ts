@@ -1,6 +1,7 @@
 import { integerOption } from "@kit/core/toolkit";
 import { type EntryFault, InvalidEntryError } from "./errors.js";
 import { foldPrefix } from "./fold/index.js";
+import { formsOf } from "./forms.js";
 import { type Entry, type MatchRules, mostWeight } from "./options.js";
 import { ascii, joinedMark, wordStarts } from "./words.js";
 
@@ -61,20 +62,19 @@ export interface Folded {
   readonly starts: readonly number[];
 }
 
-/** Marks within a word that are often not typed: an apostrophe or a dot between letters, and the space between two initials. */
-const joints =
-  /(?<=\p{L}\p{M}*)['\u2018\u2019\u02b9-\u02bf`\u00b4.\u00b7](?=\p{L})|(?<=(?<![\p{L}\p{M}])\p{L})\. (?=\p{L}\.)/gu;
-/** Longer names have no second form: each word start would be a row with the rest of both. */
-const mostJoined = 200;
-
 /**
- * A query that ends with a space means that its last word is complete, so a text has one at its end. With word starts,
- * "O'Neil, D.C." is found as "o neil d c" and as "oneil dc".
+ * A query that ends with a space means that its last word is complete, so a text has one at its end. With word starts, "O'Neil, D.C."
+ * is found as "o neil d c" and as "oneil dc". A form for which there is no room is left out.
  */
 export const foldText = (text: string, rules: MatchRules): Folded => {
-  const folded = (form: string): string => `${foldPrefix(form, rules.fold).trimEnd()} `;
-  const joined = text.length > mostJoined || rules.match === "phrase" ? text : text.replace(joints, "");
-  const fold = joined === text ? folded(text) : folded(text) + joinedMark + folded(joined);
+  const [first, ...others] = (rules.match === "phrase" ? [text] : formsOf(text)).map(
+    (form) => `${foldPrefix(form, rules.fold).trimEnd()} `,
+  );
+  let fold = first ?? "";
+  for (const other of others) {
+    const longer = fold + joinedMark + other;
+    if (Buffer.byteLength(longer) <= mostFoldBytes) fold = longer;
+  }
   return { fold, starts: wordStarts(fold, rules.match) };
 };
 

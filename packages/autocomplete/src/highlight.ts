@@ -1,4 +1,5 @@
 import { foldPrefix, type FoldOptions } from "./fold/index.js";
+import { formsOf, offsetsIn } from "./forms.js";
 import { ascii, joinedMark } from "./words.js";
 
 /** A part of a displayed text: offsets in UTF-16 units, as in `String.prototype.slice`. */
@@ -6,24 +7,23 @@ export type Range = readonly [start: number, end: number];
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
-/** For each UTF-16 unit of the folded text, the part of the text it comes from; undefined if parts fold differently from the whole. */
-const origins = (text: string, folded: string, options: FoldOptions): Range[] | undefined => {
+/** For each UTF-16 unit of the folded form, the part of the form it comes from; undefined if parts fold differently from the whole. */
+const origins = (form: string, folded: string, options: FoldOptions): Range[] | undefined => {
   const found: Range[] = [];
   let joined = "";
-  for (const { segment, index } of graphemes.segment(text)) {
+  for (const { segment, index } of graphemes.segment(form)) {
     // A letter in front keeps a space from being dropped as a leading one.
     let piece = foldPrefix(`x${segment}`, options).slice(1);
     if (piece.startsWith(" ") && (joined === "" || joined.endsWith(" "))) piece = piece.slice(1);
     joined += piece;
     while (found.length < joined.length) found.push([index, index + segment.length]);
   }
-  return joined.trimEnd() === folded.split(joinedMark, 1)[0]?.trimEnd() ? found : undefined;
+  return joined.trimEnd() === folded.trimEnd() ? found : undefined;
 };
 
 /**
- * The parts of `text` that a query matched, from the matched parts of its folded form. A user-perceived character is never
- * cut: a range is widened to whole ones. Empty if the displayed text cannot be aligned with its folded form, and for matches in the
- * joined form of the name only.
+ * The parts of `text` that a query matched, from the matched parts of its folded forms. A user-perceived character is never
+ * cut: a range is widened to whole ones. Empty if the displayed text cannot be aligned with a folded form.
  */
 export const highlight = (
   text: string,
@@ -33,14 +33,25 @@ export const highlight = (
 ): readonly Range[] => {
   // Folding ASCII replaces or removes characters: if none is missing, the offsets are the same. A space was added at the end.
   if (text.length + 1 === folded.length && ascii.test(text)) return merged(matched);
-  const from = origins(text, folded, options);
-  if (!from) return [];
-  return merged(
-    matched.flatMap(([start, end]): Range[] => {
-      const [first, last] = [from[start], from[end - 1]];
-      return first && last ? [[first[0], last[1]]] : [];
-    }),
-  );
+  const found: Range[] = [];
+  const forms = formsOf(text);
+  let base = 0;
+  for (const [at, part] of folded.split(joinedMark).entries()) {
+    const inPart = matched.filter(([start]) => start >= base && start < base + part.length);
+    // A form for which there was no room is missing in the folded text.
+    for (const form of inPart.length > 0 ? forms.slice(at) : []) {
+      const from = origins(form, part, options);
+      if (!from) continue;
+      const offsets = offsetsIn(text, form);
+      for (const [start, end] of inPart) {
+        const [first, last] = [from[start - base], from[end - base - 1]];
+        if (first && last) found.push([offsets[first[0]] ?? 0, (offsets[last[1] - 1] ?? 0) + 1]);
+      }
+      break;
+    }
+    base += part.length + 1;
+  }
+  return merged(found);
 };
 
 const merged = (ranges: readonly Range[]): readonly Range[] => {

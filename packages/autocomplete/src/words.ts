@@ -11,12 +11,12 @@ export const inWord: RegExp = /[\p{L}\p{N}\p{M}]/u;
 const han = /\p{Script=Han}/u;
 export const ascii: RegExp = /^[\x20-\x7e]*$/;
 const plain = /^[a-z0-9 ]*$/;
-/** Separates a folded name from its second form, in which the parts around an apostrophe or a dot are joined. No name contains it. */
+/** Separates the forms of a folded name: in those behind the first, the parts around some signs are joined. No name contains it. */
 export const joinedMark = "\u0002";
 
 /**
  * Where the words of a folded name begin, as offsets in UTF-16 units: at the beginning, after a space, at a letter or digit
- * after anything else, and at each Chinese character.
+ * after anything else, and at each Chinese character. A later form has only those behind which it differs from the forms before.
  */
 export const wordStarts = (folded: string, match: Match): number[] => {
   const starts = [0];
@@ -26,6 +26,13 @@ export const wordStarts = (folded: string, match: Match): number[] => {
       if (starts.push(at) === maxWords) return starts;
     return starts;
   }
+  const rests = new Set<string>();
+  const isNew = (at: number): boolean => {
+    const end = folded.indexOf(joinedMark, at);
+    const rest = folded.slice(at, end < 0 ? undefined : end);
+    return !rests.has(rest) && rests.add(rest).size > 0;
+  };
+  const hasForms = folded.includes(joinedMark) && isNew(0);
   let before = " ";
   let at = 0;
   for (const character of folded) {
@@ -33,7 +40,7 @@ export const wordStarts = (folded: string, match: Match): number[] => {
       character !== " " &&
       character !== joinedMark &&
       (before === " " || han.test(character) || (letter.test(character) && !inWord.test(before)));
-    if (isStart && at > 0 && starts.push(at) === maxWords) return starts;
+    if (isStart && at > 0 && (!hasForms || isNew(at)) && starts.push(at) === maxWords) return starts;
     before = character;
     at += character.length;
   }

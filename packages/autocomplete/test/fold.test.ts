@@ -23,6 +23,11 @@ describe("fold()", () => {
     ["zero-width joiners, soft hyphens and variation selectors", "a\u200db\u00adc\ufe0f", "abc"],
     ["white space of all kinds", "\u3000a \t\n\u00a0b\u2003 ", "a b"],
     ["Arabic vowel signs and hamza", "أَحْمَد", "احمد"],
+    ["yeh and kaf of an Arabic and of a Persian keyboard", "علي كريمي", "علی کریمی"],
+    ["alef maqsura and yeh, teh marbuta and heh, alef wasla", "مصطفى مكة ٱلله", "مصطفي مكه الله"],
+    ["a word that tatweels stretch, and its presentation forms", "محـــمد ﻣﺤﻤﺪ", "محمد محمد"],
+    ["the digits of other scripts", "٢٥ ۲۵ २५ ২৫ ౨౫ ൨൫ ๒๕ ២៥ ２５", "25 25 25 25 25 25 25 25 25"],
+    ["a full-width apostrophe", "O\uff07Neil", "O'Neil"],
     ["yo", "Ёлка", "елка"],
     ["the apostrophe of a phone and of a keyboard", "O\u2019Neil", "O'Neil"],
     ["the letters that transcriptions use as apostrophes", "Qur\u02bcan \u02bbAmran", "Qur'an 'Amran"],
@@ -54,6 +59,7 @@ describe("fold()", () => {
   it('keeps accents with `marks: "keep"`, however they are written', () => {
     expect(fold("Zoe\u0301", keep)).toBe("zo\u00e9");
     expect(fold("Zoé", keep)).not.toBe(fold("Zoe", keep));
+    expect([fold("علی", keep), fold("مكة", keep)]).toEqual([fold("علي", keep), "مكة"]);
   });
 
   it("makes each state of a Korean syllable that is being typed a prefix of the next", () => {
@@ -92,6 +98,6 @@ describe("fold()", () => {
   });
 
   it("names its rules and the Unicode version", () => {
-    expect(foldVersion).toBe(`2/${process.versions["unicode"]!}`);
+    expect(foldVersion).toBe(`3/${process.versions["unicode"]!}`);
   });
 });

@@ -24,8 +24,9 @@ describe("what keyboards exchange", () => {
     const desk = (name: string): string => name.replace(/[‘’`]/g, "'").replaceAll("”", '"');
     const letters = (name: string): string => name.replace(/[^\p{L}\p{N}\p{M}]+/gu, " ").trim();
     const without = (name: string): string => name.replace(/(?<=\p{L})['‘’`.](?=\p{L})/gu, "");
+    const joined = (name: string): string => without(name).replace(/(?<=[\p{L}\p{N}])[-/](?=[\p{L}\p{N}])/gu, "");
     const lost = marked.filter((name) =>
-      [phone, desk, letters, without].some(
+      [phone, desk, letters, without, joined].some(
         (typed) => !matches(name, typed(name)) || !matches(phone(name), typed(name)),
       ),
     );
@@ -65,6 +66,29 @@ describe("what keyboards exchange", () => {
     ["amran", "\u02bbAmr\u0101n"],
     ["'amran", "\u02bbAmr\u0101n"],
     ["c++", "C++ User Group"],
+    ["jeanluc", "Jean-Luc"],
+    ["wifi r", "Wi-Fi Router"],
+    ["router", "Wi-Fi Router"],
+    ["acdc", "AC/DC"],
+    ["ac dc", "AC/DC"],
+    ["4hour", "The 4-Hour Workweek"],
+    ["st jean dangely", "St-Jean-d\u2019Angély"],
+    ["stjeandangely", "St-Jean-d\u2019Angély"],
+    ["obrien", "O\uff07Brien"],
+    ["צהל", "צה״ל"],
+    ['צה"ל', "צה״ל"],
+    ["צכיה", "צ׳כיה"],
+    ["تل أبيب", "تل-أبيب"],
+    ["علي", "علی رضایی"],
+    ["كريم", "کریم"],
+    ["مكه", "مكة"],
+    ["میخواهم", "می\u200cخواهم"],
+    ["می خواهم", "می\u200cخواهم"],
+    ["خواهم", "می\u200cخواهم"],
+    ["マイケルジャ", "マイケル・ジャクソン"],
+    ["マイケル ジャ", "マイケル・ジャクソン"],
+    ["山田太郎", "山田\u3000太郎"],
+    ["山田 太", "山田\u3000太郎"],
   ];
   const names = ["Saint Denise", "C# Club", "Washington", ...new Set(places.map(([, name]) => name))];
 
@@ -77,6 +101,26 @@ describe("what keyboards exchange", () => {
     }
     expect((await index.suggest("o'neil")).items[0]!.ranges).toEqual([[0, 6]]);
     expect((await index.suggest("st. pet")).items[0]!.ranges).toEqual([[0, 7]]);
+    const parts = async (typed: string): Promise<string[]> => {
+      const [item] = (await index.suggest(typed)).items;
+      return item!.ranges.map(([start, end]) => item!.text.slice(start, end));
+    };
+    // Whatever form of the name matches, its part in the displayed text is shown.
+    for (const [typed, wanted] of [
+      ["oneil", "O'Neil"],
+      ["washington dc", "Washington, D.C"],
+      ["dalene", "d\u2019Alene"],
+      ["wifi r", "Wi-Fi R"],
+      ["hour w", "Hour W"],
+      ["acd", "AC/D"],
+      ["stjeand", "St-Jean-d"],
+      ["st jean dan", "St-Jean-d\u2019An"],
+      ["צהל", "צה״ל"],
+      ["خواهم", "خواهم"],
+      ["می خوا", "می\u200cخوا"],
+      ["山田太", "山田\u3000太"],
+    ] as const)
+      expect([typed, await parts(typed)]).toEqual([typed, [wanted]]);
     // A session narrows to the same answers.
     const box = index.session();
     for (const typed of ["o", "o\u2019", "o\u2019n"]) expect((await box.type(typed))?.items[0]?.text).toMatch(/^O/);

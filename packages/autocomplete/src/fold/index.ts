@@ -2,7 +2,8 @@
 export interface FoldOptions {
   /**
    * `"fold"` ignores accents on Latin, Greek, Arabic and Hebrew letters, and the dots of ё. Letters with a stroke and ligatures
-   * become their plain forms (ø, ł, æ). Marks of other scripts count as letters and stay. `"keep"` keeps all.
+   * become their plain forms (ø, ł, æ), and Arabic letters that keyboards exchange become one (ى ي, ة ه, ٱ ا). Marks of
+   * other scripts count as letters and stay. `"keep"` keeps all. Both make one of the yeh and kaf of Arabic and Persian keyboards.
    *
    * @default "fold"
    */
@@ -17,7 +18,7 @@ export interface FoldOptions {
 }
 
 /** Must change whenever the rules below give another result for some text. */
-const rules = 2;
+const rules = 3;
 
 const runtime = (globalThis as { process?: { readonly versions?: { readonly unicode?: string } } }).process;
 
@@ -31,7 +32,18 @@ const ascii = /^[\x20-\x7e]*$/;
 /** The characters between words: spaces, punctuation and signs, also the letters that transcriptions use as apostrophes. */
 const separators =
   /(?:(?!\p{Emoji_Modifier})[\p{P}\p{Z}\p{Sm}\p{Sc}\p{Sk}\p{Cc}\u00a9\u00ae\u02b9-\u02bf\u02c8\ua78b\ua78c])+/gu;
-const ignorable = /\p{Default_Ignorable_Code_Point}+/gu;
+/** Invisible characters, and the tatweel, which only stretches an Arabic word. */
+const ignorable = /[\p{Default_Ignorable_Code_Point}\u0640]+/gu;
+/** The letters yeh and kaf, of which Persian and Arabic keyboards have one form each. */
+const yehAndKaf: Readonly<Record<string, string>> = { "\u06cc": "\u064a", "\u06a9": "\u0643" };
+/** The decimal digits of scripts whose readers also type 0 to 9: Arabic and Persian; Devanagari to Malayalam; Thai to Khmer. */
+const digits =
+  /[\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0a66-\u0a6f\u0ae6-\u0aef\u0b66-\u0b6f\u0be6-\u0bef\u0c66-\u0c6f\u0ce6-\u0cef\u0d66-\u0d6f\u0e50-\u0e59\u0ed0-\u0ed9\u0f20-\u0f29\u1040-\u1049\u17e0-\u17e9]/g;
+const digitOf = (digit: string): string => {
+  const code = digit.charCodeAt(0);
+  // Ten digits begin at a multiple of 16, and from Devanagari to Malayalam 6 behind one.
+  return String((code & 15) - (code >= 0x0966 && code <= 0x0d6f ? 6 : 0));
+};
 const hangul = /[\u1100-\u11ff\uac00-\ud7a3]/;
 const syllables = /[\uac00-\ud7a3]+/g;
 const compound = /[\u1169\u116e\u1173\u11a8-\u11c2]|[\u116a-\u1174]/g;
@@ -39,8 +51,12 @@ const lettersWithMarks = /([\p{Script=Latin}\p{Script=Greek}\p{Script=Arabic}\p{
 const cyrillicYo = /\u0435\u0308/g;
 /** Letters, each with what it becomes behind it. */
 const becoming = (list: string): [string, string][] => list.split(" ").map((pair) => [pair.slice(0, 1), pair.slice(1)]);
-const strokes: Readonly<Record<string, string>> = Object.fromEntries(becoming("łl øo đd ħh ŧt ðd þth æae œoe ıi"));
-const letterWithStroke = new RegExp(`[${Object.keys(strokes).join("")}]`, "g");
+const plainForms: Readonly<Record<string, string>> = Object.fromEntries(
+  becoming(
+    "łl øo đd ħh ŧt ðd þth æae œoe ıi \u0649\u064a \u06aa\u0643 \u0629\u0647 \u06c1\u0647 \u06be\u0647 \u06d5\u0647 \u06c3\u0647 \u0671\u0627",
+  ),
+);
+const withPlainForm = new RegExp(`[${Object.keys(plainForms).join("")}]`, "g");
 
 // The keystrokes of Korean letters that Unicode combines: final consonants become the initial ones they are typed as, and
 // vowels and finals of two keys are split. So each state of a syllable while it is typed is a prefix of the next one.
@@ -76,11 +92,15 @@ const foldLetters = (text: string, { marks = "fold", locale = "" }: FoldOptions)
     .replaceAll("i\u0307", "i");
   if (marks === "fold") {
     folded = folded.normalize("NFD").replace(lettersWithMarks, "$1").replace(cyrillicYo, "\u0435");
-    folded = folded.replace(letterWithStroke, (letter) =>
-      turkic && letter === "ı" ? letter : (strokes[letter] ?? letter),
+    folded = folded.replace(withPlainForm, (letter) =>
+      turkic && letter === "ı" ? letter : (plainForms[letter] ?? letter),
     );
   }
-  folded = folded.normalize("NFKC").replace(ignorable, "");
+  folded = folded
+    .normalize("NFKC")
+    .replace(ignorable, "")
+    .replace(digits, digitOf)
+    .replace(/[\u06cc\u06a9]/g, (letter) => yehAndKaf[letter] ?? letter);
   if (hangul.test(folded)) folded = typed(folded);
   return folded;
 };
@@ -106,7 +126,7 @@ export const foldPrefix = (text: string, options: FoldOptions = {}, separates = 
 
 /**
  * The form of `text` in which names are compared: equal for texts that differ only in case, width, accents, spaces,
- * punctuation or invisible characters. What is no letter, digit or symbol such as an emoji separates words, and one run of it is
+ * punctuation, the script of digits or invisible characters. What is no letter, digit or symbol such as an emoji separates words, and one run of it is
  * like another: Jean-Luc, jean‑luc and jean luc are one. It is for comparing, not for display, and its order is that of code points, not of a dictionary.
  *
  * After the case folding and NFKC of the Unicode Standard (sections 3.13 and 3.11), with the accents of Unicode Technical
