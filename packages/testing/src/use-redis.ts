@@ -205,7 +205,10 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
       this.#test = undefined;
     }
     if (problems.length === 0) return;
-    throw new Error(`This test left behind:\n${problems.map((problem) => `  - ${problem}`).join("\n")}`);
+    const remedy = problems.some((problem) => problem.includes(" key without expiry: "))
+      ? "\nIf a key has no expiry on purpose, name it in `permanentKeys` of `useRedis`."
+      : "";
+    throw new Error(`This test left behind:\n${problems.map((problem) => `  - ${problem}`).join("\n")}${remedy}`);
   }
 
   async #leaks(test: TestState): Promise<string[]> {

@@ -101,7 +101,10 @@ describe("leak checks", () => {
       await redis.client.rpush(key, "1");
       await redis.client.set(`${redis.prefix}:fine`, "1", "PX", 60_000);
     });
-    expect(problem).toBe(`This test left behind:\n  - a list key without expiry: ${key}`);
+    expect(problem).toBe(
+      `This test left behind:\n  - a list key without expiry: ${key}\n` +
+        "If a key has no expiry on purpose, name it in `permanentKeys` of `useRedis`.",
+    );
   });
 
   it("let permanent keys be, of the file and of the test", async () => {
@@ -115,7 +118,7 @@ describe("leak checks", () => {
       await redis.client.set(`${redis.prefix}:meta`, "1");
       await redis.client.set(`${redis.prefix}:a:counter:1`, "1");
     });
-    expect(later).toMatch(/a string key without expiry: \S+:a:counter:1\n.*a string key without expiry: \S+:meta$/);
+    expect(later).toMatch(/a string key without expiry: \S+:a:counter:1\n.*a string key without expiry: \S+:meta\n/);
   });
 
   it("wait for what is about to be gone", async () => {

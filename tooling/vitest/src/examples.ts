@@ -47,6 +47,13 @@ export const describeExamples = (
   });
 };
 
+/** Tests that a program that is a test file itself, which the caller imports, is part of a page, word for word. */
+export const describeTestProgram = (program: URL, page: URL): void => {
+  it("stands in the documents as it is", () => {
+    expect(readFileSync(page, "utf8")).toContain(readFileSync(program, "utf8").trim());
+  });
+};
+
 /** Loads a module, which runs it, and returns the lines that it printed. */
 export const printedBy = async (href: string): Promise<string[]> => {
   const log = vi.spyOn(console, "log").mockReturnValue(undefined);
