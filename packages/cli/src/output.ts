@@ -1,7 +1,7 @@
 import { StringDecoder } from "node:string_decoder";
 import type { CliOutput, Report } from "@kit/core/toolkit";
 import { exitCodes } from "./exit-codes.js";
-import { factLines, harmless, harmlessLines, tableLines } from "./print.js";
+import { factLines, harmless, harmlessLines, reportWidth, tableLines } from "./print.js";
 
 /** The version of the `--json` form; it grows when a field is removed or changes its meaning. */
 const jsonVersion = 1;
@@ -13,16 +13,24 @@ export const write = (stream: NodeJS.WriteStream, chunk: string | Uint8Array): P
     else stream.once("drain", resolve);
   });
 
+/** The same JSON without characters that could rewrite a terminal or reorder a line, as the control characters C1 and those of bidi. */
+const escaped = (json: string): string =>
+  json.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (found) =>
+    Array.from({ length: found.length }, (_, at) => `\\u${found.charCodeAt(at).toString(16).padStart(4, "0")}`).join(
+      "",
+    ),
+  );
+
 /** `own`: further fields of the form, which those of a value never replace. */
 export const writeJson = (value: object, own: object = {}): Promise<void> => {
   const form = { version: jsonVersion, ...own };
-  return write(process.stdout, `${JSON.stringify({ ...form, ...value, ...form })}\n`);
+  return write(process.stdout, `${escaped(JSON.stringify({ ...form, ...value, ...form }))}\n`);
 };
 
 const wordsOf = ({ facts = [], table }: Report): string => {
-  const head = facts.length === 0 ? "" : factLines(facts);
+  const head = facts.length === 0 ? "" : factLines(facts, reportWidth());
   if (!table) return head;
-  return `${head}${head === "" ? "" : "\n"}${tableLines(table.columns, table.rows).join("\n")}\n`;
+  return `${head}${head === "" ? "" : "\n"}${tableLines(table.columns, table.rows, reportWidth()).join("\n")}\n`;
 };
 
 /** A file or a pipe gets the bytes as they are, a terminal the text in them. */

@@ -8,6 +8,9 @@ const widest = 100;
 
 export const width = (): number => Math.max(40, Math.min(process.stdout.columns || usualWidth, widest));
 
+/** The width of a report: in a file or a pipe each fact and each row is one line, for programs that read lines. */
+export const reportWidth = (): number => (process.stdout.isTTY ? width() : Infinity);
+
 /** Colours for a terminal only: not in a file or a pipe, and not with NO_COLOR (https://no-color.org). */
 const isColourful = (): boolean => process.stdout.isTTY && !process.env["NO_COLOR"] && process.env["TERM"] !== "dumb";
 
@@ -26,8 +29,15 @@ export const harmlessLines = (text: string): string => text.replace(/[^\P{C}\n\t
 
 /** A path that is longer than a line is broken behind a slash. */
 const piecesOf = (word: string, room: number): readonly string[] => {
-  const slash = word.length > room ? word.lastIndexOf("/", room - 1) : -1;
-  return slash > 0 ? [word.slice(0, slash + 1), ...piecesOf(word.slice(slash + 1), room)] : [word];
+  const pieces: string[] = [];
+  let from = 0;
+  while (word.length - from > room) {
+    const slash = word.lastIndexOf("/", from + room - 1);
+    if (slash <= from) break;
+    pieces.push(word.slice(from, slash + 1));
+    from = slash + 1;
+  }
+  return [...pieces, word.slice(from)];
 };
 
 /** In lines of at most `room` characters. */
@@ -74,40 +84,51 @@ export const summaryLine = (report: Report): string => {
   return `\n${counted(report.checks.length, "check")}: ${String(ok)} ok, ${counted(warning, "warning")}, ${counted(problem, "problem")}, ${String(skipped)} skipped\n`;
 };
 
-/** Names and values under each other. */
-export const factLines = (facts: Facts): string =>
-  besideEachOther(facts, [Math.max(...facts.map(([name]) => name.length))])
+/** Names and values under each other, on a page of this width. */
+export const factLines = (facts: Facts, page = width()): string =>
+  besideEachOther(facts, [longest(facts.map(([name]) => name))], page)
     .join("\n")
     .concat("\n");
+
+/** The length of the longest text. There may be more texts than a call may have arguments. */
+const longest = (texts: readonly string[]): number => texts.reduce((most, { length }) => Math.max(most, length), 0);
 
 /** The share of a narrow page that the columns before the last may take together. */
 const mostBefore = 0.55;
 
-/** Rows of cells; the names of the columns are a line of their own. */
-export const tableLines = (names: readonly string[], rows: readonly (readonly string[])[]): readonly string[] => {
-  const wanted = names.map((name, column) => Math.max(name.length, ...rows.map((row) => row[column]?.length ?? 0)));
-  const isRoomy = wanted.reduce((sum, one) => sum + one + 2, -2) <= width();
-  const most = isRoomy ? Infinity : Math.floor((width() * mostBefore) / (names.length - 1));
-  // A word that is longer than a line would run into the next column.
-  const longestWord = (column: number): number =>
-    Math.max(...rows.flatMap((row) => (row[column] ?? "").split(" ").map((word) => word.length)));
+/** Rows of cells on a page of this width; the names of the columns are a line of their own. */
+export const tableLines = (
+  names: readonly string[],
+  rows: readonly (readonly string[])[],
+  page = width(),
+): readonly string[] => {
+  const cellsOf = (column: number): readonly string[] => rows.map((row) => row[column] ?? "");
+  const wanted = names.map((name, column) => Math.max(name.length, longest(cellsOf(column))));
+  const isRoomy = wanted.reduce((sum, one) => sum + one + 2, -2) <= page;
+  const most = isRoomy ? Infinity : Math.floor((page * mostBefore) / (names.length - 1));
+  // A longer word pushes the rest of its line to the right.
+  const longestWord = (column: number): number => longest(cellsOf(column).flatMap((cell) => cell.split(" ")));
   const widths = wanted
     .slice(0, -1)
-    .map((one, column) => Math.min(one, Math.max(most, Math.min(longestWord(column), Math.floor(width() / 3)))));
-  const head = besideEachOther([names], widths);
-  return [...head, "-".repeat(Math.max(...head.map((line) => line.length))), ...besideEachOther(rows, widths)];
+    .map((one, column) => Math.min(one, Math.max(most, Math.min(longestWord(column), Math.floor(page / 3)))));
+  const head = besideEachOther([names], widths, page);
+  return [...head, "-".repeat(longest(head)), ...besideEachOther(rows, widths, page)];
 };
 
 /** `widths`: of all columns except the last, which has the rest of the page. */
-const besideEachOther = (rows: readonly (readonly string[])[], widths: readonly number[]): readonly string[] => {
-  const left = width() - widths.reduce((sum, one) => sum + one + 2, 0);
+const besideEachOther = (
+  rows: readonly (readonly string[])[],
+  widths: readonly number[],
+  page: number,
+): readonly string[] => {
+  const left = page - widths.reduce((sum, one) => sum + one + 2, 0);
   return rows.flatMap((row) => {
     const cells = row.map((cell, column) => wrap(cell, widths[column] ?? left));
     const height = Math.max(...cells.map((lines) => lines.length));
     return Array.from({ length: height }, (_, line) =>
       cells
-        .map((lines, column) => (lines[line] ?? "").padEnd((widths[column] ?? -2) + 2))
-        .join("")
+        .map((lines, column) => (lines[line] ?? "").padEnd(widths[column] ?? 0))
+        .join("  ")
         .trimEnd(),
     );
   });
