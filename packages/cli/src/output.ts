@@ -44,8 +44,9 @@ const bytesTo = (stream: NodeJS.WriteStream): CliOutput["bytes"] => {
 /** `url`: without user name and password. */
 export const outputOf = (isJson: boolean, url: string): CliOutput => ({
   report: async (report) => {
-    const { data, isUnknown } = report;
+    const { data, isUnknown, hasProblem } = report;
     if (isUnknown) process.exitCode = exitCodes.unknown;
+    if (hasProblem) process.exitCode = exitCodes.problem;
     await (isJson ? writeJson(data, { url, ...(isUnknown && { isUnknown }) }) : write(process.stdout, wordsOf(report)));
   },
   line: (data, text) => (isJson ? writeJson(data) : write(process.stdout, `${harmless(text)}\n`)),

@@ -63,4 +63,23 @@ describe("the program", () => {
     const { stdout } = await run("queue", "show", "mail", id);
     expect(stdout.split("\n").filter((line) => line.includes(text))).toHaveLength(1);
   });
+
+  it("ends with 2 when an adoption leaves jobs at BullMQ", async () => {
+    await using redis = await connect(server.url);
+    const job = { data: "1", opts: "{}", timestamp: 1, delay: 0, priority: 0 };
+    await redis.call("HSET", "bull:old:meta", "opts.maxLenEvents", 10_000);
+    await redis.call("HSET", "bull:old:1", ...Object.entries({ ...job, name: "x".repeat(129) }).flat());
+    await redis.call("HSET", "bull:old:2", ...Object.entries({ ...job, name: "email" }).flat());
+    await redis.call("SET", "bull:old:id", 2);
+    await redis.call("RPUSH", "bull:old:wait", 1, 2);
+    for (const run of [[], ["--run"], ["--run", "--json"]]) {
+      const { code, stdout, stderr } = await kit(["queue", "adopt", "old", "mail", ...run, "--url", server.url], {
+        program,
+      });
+      expect([code, stderr]).toEqual([2, ""]);
+      expect(stdout).toContain("refused");
+    }
+    await redis.call("LREM", "bull:old:wait", 0, "1");
+    expect((await run("queue", "adopt", "old", "mail", "--run")).code).toBe(0);
+  });
 });

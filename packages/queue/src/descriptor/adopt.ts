@@ -57,6 +57,7 @@ export const adoptCommand: CliCommand = {
         ...(isPaused ? [["paused", "the BullMQ queue is: pause this one, too"] as const] : []),
         ...(isDryRun ? [["to do it", "the same command with --run"] as const] : []),
       ],
+      hasProblem: refused.length > 0,
       table: rows.length === 0 ? undefined : { columns: ["kind", "id", "reason"], rows },
     });
   },
