@@ -118,7 +118,7 @@ export class ChatAckError extends KitError {
 }
 
 /**
- * The token is damaged, or belongs to a reader of another member. Forget it and fetch without a token, which returns all
+ * The token is damaged, too large, or belongs to a reader of another member. Forget it and fetch without a token, which returns all
  * unacknowledged messages.
  */
 export class ChatTokenError extends KitError {

@@ -25,16 +25,24 @@ const isShardPosition = (value: unknown): value is string =>
   shardForm.test(value) &&
   (value.match(/\d{20}/g) ?? []).every((digits) => digits <= largest);
 
+/** A token is decoded on the event loop of a server, and may come from anybody. This is several times what a token of ours needs. */
+const mostChats = 3_900;
+const mostCharacters = 1_048_576;
+
 /** Nothing was read yet. */
 export const startPosition = (shards: number): ReaderPosition => ({
   shards: Array.from({ length: shards }, () => ""),
   delivered: new Map(),
 });
 
-/** The token of a member's reader. */
+/** The token of a member's reader. Where it would be refused, it names only the newest chats: the others may be returned again. */
 export const encodeToken = (member: string, { shards, delivered }: ReaderPosition): string => {
-  const last = Array.from(delivered, ([chat, { epoch, seq, at }]) => [chat, epoch, seq, at]);
-  return Buffer.from(JSON.stringify([version, member, shards, last])).toString("base64url");
+  const all = Array.from(delivered, ([chat, { epoch, seq, at }]) => [chat, epoch, seq, at]);
+  for (let most = mostChats; ; most = Math.floor(most / 2)) {
+    const last = most > 0 ? all.slice(-most) : [];
+    const token = Buffer.from(JSON.stringify([version, member, shards, last])).toString("base64url");
+    if (token.length <= mostCharacters) return token;
+  }
 };
 
 const isDelivered = (value: unknown): value is [string, string, number, number] =>
@@ -59,17 +67,18 @@ const parsed = (token: string): unknown => {
  * another number of shards begins again at the member's positions.
  *
  * @throws {TypeError} the token is no text.
- * @throws {ChatTokenError} the token is damaged, or belongs to another member.
+ * @throws {ChatTokenError} the token is damaged or too large, or belongs to another member.
  */
 export const decodeToken = (member: string, token: string | undefined, shards: number): ReaderPosition => {
   if (token === undefined) return startPosition(shards);
   if (typeof token !== "string") throw new TypeError("Expected `token` to be a string");
   const refusal = new ChatTokenError(member);
+  if (token.length > mostCharacters) throw refusal;
   const content = parsed(token);
   if (!Array.isArray(content) || content[0] !== version || content[1] !== member) throw refusal;
   const [, , positions, last] = content as unknown[];
   if (!Array.isArray(positions) || !positions.every(isShardPosition)) throw refusal;
-  if (!Array.isArray(last) || !last.every(isDelivered)) throw refusal;
+  if (!Array.isArray(last) || last.length > mostChats || !last.every(isDelivered)) throw refusal;
   if (positions.length !== shards) return startPosition(shards);
   return {
     shards: positions,

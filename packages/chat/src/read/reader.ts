@@ -47,9 +47,7 @@ const mostChats = 64;
 /** About how many chats a token has at most; beyond that some messages may be returned twice. */
 const mostDelivered = 1_000;
 
-/** The most operands for chats that were delivered in part: Lua takes no more than about 8,000 at once. */
-const mostBegun = 7_800;
-/** The most chats that one script reads, for the same reason. */
+/** The most chats that one script reads: Lua takes no more than about 8,000 operands at once. */
 const mostRead = 1_000;
 
 const unchanged = { isMore: false, changes: [], left: [], names: [], moved: [] };
@@ -132,8 +130,6 @@ export class Reader<Body> {
       const number = numbers.get(keys.shardOf(chat));
       return number === undefined ? [] : [number, chat];
     });
-    if (begun.length > mostBegun)
-      throw new RangeError(`Expected \`token\` to name at most ${String(mostBegun / 2)} chats`);
     return begun;
   }
 
@@ -234,16 +230,19 @@ export class Reader<Body> {
     gone: ReadonlySet<string>,
   ): boolean[] {
     const { shards: positions, delivered } = this.position;
-    return shards.map(({ position, isMore, left }, shard) => {
+    const done = new Set<number>();
+    const areCut = shards.map(({ position, isMore, left }, shard) => {
       const isCut = wanted[shard]!.some(({ chat }) => !gone.has(chat) && pages.get(chat)?.isCut !== false);
       if (isCut) return true;
       // Messages that were read beyond this part of the activity will appear in it again.
       const isAhead = isMore && positions[shard]!.startsWith("a ") && delivered.size < mostDelivered;
       positions[shard] = position;
       for (const chat of left) for (const known of [delivered, this.#begun]) known.delete(chat);
-      if (!this.#keepsDelivered && !isAhead)
-        for (const chat of delivered.keys()) if (keys.shardOf(chat) === shard) delivered.delete(chat);
+      if (!isAhead) done.add(shard);
       return false;
     });
+    if (!this.#keepsDelivered && done.size > 0)
+      for (const chat of delivered.keys()) if (done.has(keys.shardOf(chat))) delivered.delete(chat);
+    return areCut;
   }
 }
