@@ -1154,6 +1154,37 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         await iterator.return?.(undefined);
       });
 
+      it("reports another chat of the same name also after it has seen the first one end", async () => {
+        const chat = make();
+        await chat.create(room, { members: ["ann", "bob"] });
+        await chat.create("other", { members: ["ann", "bob"] });
+        const iterator = chat.listen("bob")[Symbol.asyncIterator]();
+        const next = async (): Promise<unknown[]> => {
+          const { chat: name, seq, reset } = (await iterator.next()).value as DeliveredMessage;
+          return [name, seq, reset];
+        };
+        const send = async (name: string): Promise<unknown> => chat.send(name, { from: "ann", body: "x" });
+        await Promise.all([send(room), send(room)]);
+        expect([await next(), await next()]).toEqual([
+          [room, 1, undefined],
+          [room, 2, undefined],
+        ]);
+        await chat.delete(room);
+        await send("other");
+        expect(await next()).toEqual(["other", 1, undefined]);
+        await chat.create(room, { members: ["ann", "bob"] });
+        await send(room);
+        expect(await next()).toEqual([room, 1, "epoch"]);
+        // The same chat again is no other one: the member gets what it may see.
+        await chat.leave(room, "bob");
+        await send("other");
+        expect(await next()).toEqual(["other", 2, undefined]);
+        await chat.join(room, "bob");
+        await send(room);
+        expect(await next()).toEqual([room, 2, undefined]);
+        await iterator.return?.(undefined);
+      });
+
       it("reports messages dropped before delivery with the next message", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"], retain: { ageMs: 3_600_000 } });

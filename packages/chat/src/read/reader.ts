@@ -47,6 +47,9 @@ const mostChats = 64;
 /** About how many chats a token has at most; beyond that some messages may be returned twice. */
 const mostDelivered = 1_000;
 
+/** Of how many chats that the member has left a listener keeps the epoch. */
+const mostLeft = 1_000;
+
 /** The most chats that one script reads: Lua takes no more than about 8,000 operands at once. */
 const mostRead = 1_000;
 
@@ -73,6 +76,8 @@ export class Reader<Body> {
   readonly #subscribe: (() => Promise<void>) | undefined;
   /** Chats that the last page delivered only in part. */
   readonly #begun: Set<string>;
+  /** Chats that the member has left, the oldest first. */
+  readonly #left = new Set<string>();
 
   constructor(
     store: ChatStore,
@@ -237,12 +242,31 @@ export class Reader<Body> {
       // Messages that were read beyond this part of the activity will appear in it again.
       const isAhead = isMore && positions[shard]!.startsWith("a ") && delivered.size < mostDelivered;
       positions[shard] = position;
-      for (const chat of left) for (const known of [delivered, this.#begun]) known.delete(chat);
+      for (const chat of left) this.#forget(chat);
       if (!isAhead) done.add(shard);
       return false;
     });
     if (!this.#keepsDelivered && done.size > 0)
       for (const chat of delivered.keys()) if (done.has(keys.shardOf(chat))) delivered.delete(chat);
     return areCut;
+  }
+
+  /**
+   * Forgets a chat that the member has left. A listener keeps the epoch of the newest of them: a chat that is made anew has another
+   * one. It begins with what the member may see then.
+   */
+  #forget(chat: string): void {
+    const { delivered } = this.position;
+    const last = delivered.get(chat);
+    delivered.delete(chat);
+    this.#begun.delete(chat);
+    if (!last || !this.#keepsDelivered) return;
+    delivered.set(chat, { ...last, seq: 0, at: 0 });
+    this.#left.delete(chat);
+    this.#left.add(chat);
+    if (this.#left.size <= mostLeft) return;
+    const [oldest = ""] = this.#left;
+    this.#left.delete(oldest);
+    if (delivered.get(oldest)?.seq === 0) delivered.delete(oldest);
   }
 }
