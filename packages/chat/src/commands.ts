@@ -1,6 +1,6 @@
-import { type KitError, KitUnavailableError, KitUnknownOutcomeError, type RunOptions } from "@kit/core";
+import type { KitError, RunOptions } from "@kit/core";
 import { durable, type DurableResult } from "@kit/core/durable";
-import { addressOf, type ClientContext } from "@kit/core/toolkit";
+import type { ClientContext } from "@kit/core/toolkit";
 import { ChatMemberError, ChatUnknownError } from "./errors.js";
 import { type ChatKeys, Keys, layoutKey } from "./keys.js";
 import type { Creation, DurableOption, ResolvedHistoryOptions } from "./options.js";
@@ -54,33 +54,24 @@ export class ChatCommands {
     this.#deadlineMs = deadlineMs;
   }
 
-  /**
-   * Reads how many shards the prefix has; stores `shards` if it has none.
-   *
-   * @throws {KitError} `KIT_LAYOUT`, or no reply of the server.
-   */
-  static async find(
-    context: ClientContext,
-    deadlineMs: number,
-    shards: number,
-    isCluster: boolean,
-  ): Promise<ChatCommands> {
-    const keys = { layout: layoutKey(context.prefix) };
-    const stored = await scripts.layout.run(context, keys, { shards }, { deadlineMs }).catch((error: unknown) => {
-      // The caller's own call was not sent, whatever the outcome of this one.
-      throw error instanceof KitUnknownOutcomeError
-        ? new KitUnavailableError(error.message, addressOf(context.client))
-        : error;
-    });
-    return new ChatCommands(context, deadlineMs, stored, isCluster);
-  }
-
   // Chats and members ------------------------------------------------------------------------------------------------
 
-  /** `names`: members that are made with the chat. */
-  create(chat: string, { config, receipts }: Creation, epoch: string, names: readonly string[]): Promise<number> {
-    const args = { chat, epoch, config, receipts: receipts ? "1" : "", names };
-    return scripts.create.run(this.#context, this.#withMembers(chat, names), args, { ...this.#options(), op: epoch });
+  /** `names`: members that are made with the chat. `isSure`: the number of shards was read since a reply that asked for it. */
+  create(
+    chat: string,
+    { config, receipts }: Creation,
+    epoch: string,
+    isSure: boolean,
+    names: readonly string[],
+  ): Promise<number> {
+    const { prefix } = this.#context;
+    const { shards } = this.keys;
+    const keys = {
+      layout: layoutKey(prefix, String(this.keys.shardOf(chat))),
+      ...this.#withMembers(chat, names),
+    };
+    const args = { chat, epoch, config, receipts: receipts ? "1" : "", shards, isSure: isSure ? "1" : "", names };
+    return scripts.create.run(this.#context, keys, args, { ...this.#options(), op: epoch });
   }
 
   join(chat: string, names: readonly string[], history: string): Promise<number[]> {

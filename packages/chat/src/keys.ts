@@ -9,6 +9,7 @@ import { slotOf } from "@kit/core/toolkit";
  * | Key                                | Type   | Content                                                    | Life                       |
  * | ---------------------------------- | ------ | ---------------------------------------------------------- | -------------------------- |
  * | `kit:chat:{shards}:layout`         | hash   | `layout`, and `shards`: their number                       | permanent                  |
+ * | `kit:chat:{<tag>}:layout`          | hash   | a copy, in each shard that had a chat                      | permanent                  |
  * | `kit:chat:{<tag>}:heads`           | hash   | chat → `head floor headAt bytes floorBytes`; empty field: until when positions are announced | while the shard has chats |
  * | `kit:chat:{<tag>}:activity`        | stream | changes, each with the chat as `c`: `s` sent sequence, `j` joined, `l` left, `d` left by deletion, `r` sequence that a worker returned, `p` position that moved | permanent, about 4,096 entries |
  * | `kit:chat:{<tag>}:member:<user>`   | hash   | chat → `position from joinId epoch`                        | while it has chats there   |
@@ -30,8 +31,8 @@ export interface ChatKeys {
   readonly mailbox: string;
 }
 
-/** The key of the number of shards. */
-export const layoutKey = (prefix: string): string => keyspace("chat", prefix).key("shards", "layout");
+/** The key of the number of shards, or of its copy in a shard. */
+export const layoutKey = (prefix: string, tag = "shards"): string => keyspace("chat", prefix).key(tag, "layout");
 
 /** How many names are cached with their shards and keys; then the cache is cleared. */
 const mostNames = 1_000;

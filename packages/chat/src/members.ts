@@ -6,8 +6,9 @@ import type { ChatStore } from "./store.js";
 /** The most members in one script. */
 const pageSize = 500;
 
-/** The reply of `create.lua` when a deletion of a chat of that name is not finished. */
+/** Replies of `create.lua`: a deletion of a chat of that name is not finished; the number of shards must be read. */
 const unfinished = 2;
+const unsure = 3;
 
 /** A page of members. */
 export interface MembersPage {
@@ -26,14 +27,17 @@ export class Members {
 
   async create(chat: string, creation: Creation): Promise<{ readonly created: boolean }> {
     const { members } = creation;
-    const commands = await this.#store.enter();
+    let commands = await this.#store.enter();
     const shard = commands.keys.shardOf(chat);
     // Nothing is made if one of the names is refused.
     for (const name of members) commands.keys.member(shard, name);
     const epoch = newToken().replaceAll("-", "").slice(0, 16);
-    const make = () => commands.create(chat, creation, epoch, members.slice(0, pageSize));
+    let isSure = false;
+    const make = () => commands.create(chat, creation, epoch, isSure, members.slice(0, pageSize));
     let code = await make();
-    for (; code === unfinished; code = await make()) await forget(commands, chat, []);
+    for (; code === unfinished || code === unsure; code = await make())
+      if (code === unfinished) await forget(commands, chat, []);
+      else [commands, isSure] = [await this.#store.reopen(), true];
     if (code !== 0) return { created: false };
     for (let from = pageSize; from < members.length; from += pageSize)
       await this.join(chat, members.slice(from, from + pageSize), "none");

@@ -1,6 +1,7 @@
-import type { RedisLike } from "@kit/core";
+import { KitError, type RedisLike } from "@kit/core";
 import { type ClientContext, inTime, ObjectLife } from "@kit/core/toolkit";
 import { ChatCommands } from "./commands.js";
+import { Layout } from "./layout.js";
 import type { ChatSettings } from "./options.js";
 
 /** The client, settings and life of a chat object, for all its parts. Gives out the commands for the present number of shards. */
@@ -8,6 +9,7 @@ export class ChatStore {
   readonly life: ObjectLife;
   readonly context: ClientContext;
   readonly settings: ChatSettings;
+  readonly #layout: Layout;
   #commands: Promise<ChatCommands> | undefined;
   /** The last commands that were found; they may be outdated. */
   #known: ChatCommands | undefined;
@@ -20,6 +22,7 @@ export class ChatStore {
     this.life = new ObjectLife(redis, settings, "The chat");
     this.context = this.life.context;
     this.settings = settings;
+    this.#layout = new Layout(this.context, settings.deadlineMs);
     // After a reconnect the server may be empty, and another process may choose another number of shards.
     const stopListening = this.context.executor.onDrop(() => {
       this.#isChecked = false;
@@ -43,11 +46,34 @@ export class ChatStore {
   async open(signal?: AbortSignal): Promise<ChatCommands> {
     signal?.throwIfAborted();
     const found = this.#found();
-    if (!this.#isChecked && this.#known) this.#check(this.#known);
+    if (!this.#isChecked && this.#known) this.#check();
     // Other callers wait for the same reply, so a signal ends only its caller's wait.
     const commands = await (signal ? inTime(found, { signal }) : found);
     for (const [shard = 0] of commands.groups) this.onUse(commands.keys.heads(shard));
     return commands;
+  }
+
+  /**
+   * Reads the number of shards again, since a shard is new or the server has lost data. If it has lost the number as well, the present
+   * one is stored.
+   *
+   * @throws {KitError} `KIT_LAYOUT`, or no reply of the server.
+   */
+  async reopen(): Promise<ChatCommands> {
+    try {
+      const found = await this.#again();
+      this.#commands = Promise.resolve(found);
+      return found;
+    } catch (error) {
+      // On a Cluster the number has a node of its own.
+      if (!this.#isCluster || !isPassing(error) || !this.#known) throw error;
+      return this.#known;
+    }
+  }
+
+  /** The same behind the next call. */
+  recheck(): void {
+    this.#isChecked = false;
   }
 
   #found(): Promise<ChatCommands> {
@@ -62,18 +88,38 @@ export class ChatStore {
   }
 
   /** Reads in the background whether the number of shards is still the same; stores it if the server lost it. */
-  #check({ keys }: ChatCommands): void {
+  #check(): void {
     this.#isChecked = true;
-    const checked = this.#find(keys.shards);
+    const checked = this.#again();
     checked.then(
       () => (this.#commands = checked),
       () => (this.#isChecked = false),
     );
   }
 
-  async #find(shards = this.settings.shards): Promise<ChatCommands> {
-    const { deadlineMs } = this.settings;
+  async #again(): Promise<ChatCommands> {
+    return this.#made(await this.#layout.find(this.#known?.keys.shards ?? this.settings.shards));
+  }
+
+  async #find(): Promise<ChatCommands> {
+    const { deadlineMs, shards } = this.settings;
     this.#isCluster = await this.context.isCluster(deadlineMs);
-    return (this.#known = await ChatCommands.find(this.context, deadlineMs, shards, this.#isCluster));
+    if (!this.#isCluster) return await this.#again();
+    try {
+      const stored = await this.#layout.find(0);
+      return this.#made(stored || (await this.#layout.find((await this.#layout.copy()) || shards)));
+    } catch (error) {
+      const copy = isPassing(error) ? await this.#layout.copy() : 0;
+      if (copy === 0) throw error;
+      this.#isChecked = false;
+      return this.#made(copy);
+    }
+  }
+
+  #made(shards: number): ChatCommands {
+    return (this.#known = new ChatCommands(this.context, this.settings.deadlineMs, shards, this.#isCluster));
   }
 }
+
+/** Whether the server may answer later, or another one will. */
+const isPassing = (error: unknown): boolean => error instanceof KitError && error.retryable;

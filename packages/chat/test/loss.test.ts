@@ -380,4 +380,30 @@ describe("the number of shards", () => {
     expect(seqsOf(await second.fetch("bob"))).toEqual([1]);
     expect(await fixture.db.hget(`${redis.prefix}:chat:{shards}:layout`, "shards")).toBe("3");
   });
+
+  it("is stored again when the server lost it while its clients stayed connected", async () => {
+    const layout = `${redis.prefix}:chat:{shards}:layout`;
+    const first = fixture.make({ shards: 3 });
+    await first.create(room, { members: ["ann", "bob"] });
+    await first.send(room, { from: "ann", body: "x" });
+    const { token } = await first.fetch("bob");
+    await fixture.db.flushall();
+    await first.create(room, { members: ["ann", "bob"] });
+    expect(await fixture.db.hget(layout, "shards")).toBe("3");
+    await first.send(room, { from: "ann", body: "x" });
+    expect(await fixture.make({ shards: 16 }).unread("bob")).toEqual(new Map([[room, 1]]));
+    // A process that only reads stores it as well.
+    await fixture.db.flushall();
+    await eventually(async () => {
+      await first.fetch("bob", { token });
+      expect(await fixture.db.hget(layout, "shards")).toBe("3");
+    });
+    // The number that another process has chosen meanwhile counts.
+    await fixture.db.flushall();
+    const second = fixture.make({ shards: 4 });
+    await second.create("other", { members: ["ann", "bob"] });
+    await first.create(room, { members: ["ann", "bob"] });
+    await first.send(room, { from: "ann", body: "x" });
+    expect(await second.unread("bob")).toEqual(new Map([[room, 1]]));
+  });
 });

@@ -116,8 +116,12 @@ export class Reader<Body> {
           positions: [...group.map((shard) => shards[shard] ?? ""), ...this.#begunIn(keys, group)],
         };
         const replies = await commands.changes(group, args, signal);
-        for (const [index, shard] of group.entries())
-          found[shard] = replies[index] ?? { ...unchanged, position: shards[shard] ?? "" };
+        for (const [index, shard] of group.entries()) {
+          const before = shards[shard] ?? "";
+          found[shard] = replies[index] ?? { ...unchanged, position: before };
+          // A shard's activity is there for good, so the server has lost its data, and perhaps the number of shards as well.
+          if (/^a .*[^0-]/.test(before) && found[shard].position === "a 0-0") this.#store.recheck();
+        }
       }),
     ]);
     return found;

@@ -97,8 +97,8 @@ export const layout = defineScript({
 export const create = defineScript({
   name: "chat.create",
   source: [stateSource, createSource],
-  keys: ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
-  args: ["chat", "epoch", "config", "receipts", "...names"],
+  keys: ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "layout", "...members"],
+  args: ["chat", "epoch", "config", "receipts", "shards", "isSure", "...names"],
   idempotent: true,
   reply: Number,
 });

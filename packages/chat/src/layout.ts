@@ -1,0 +1,47 @@
+import { KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
+import { addressOf, type ClientContext } from "@kit/core/toolkit";
+import { layoutKey } from "./keys.js";
+import * as scripts from "./scripts/index.js";
+
+/** In how many shards a new process looks for a copy. */
+const mostCopies = 16;
+
+/**
+ * The number of shards of a prefix. It has a key of its own, and each shard with chats has a copy: on a Cluster a new process can use
+ * the chats of the other nodes while that key's node is lost.
+ */
+export class Layout {
+  readonly #context: ClientContext;
+  readonly #deadlineMs: number;
+
+  constructor(context: ClientContext, deadlineMs: number) {
+    this.#context = context;
+    this.#deadlineMs = deadlineMs;
+  }
+
+  /**
+   * Reads the number; stores `shards` if there is none. 0: only reads it.
+   *
+   * @throws {KitError} `KIT_LAYOUT`, or no reply of the server.
+   */
+  async find(shards: number, tag?: string): Promise<number> {
+    const keys = { layout: layoutKey(this.#context.prefix, tag) };
+    const options = { deadlineMs: this.#deadlineMs };
+    return await scripts.layout.run(this.#context, keys, { shards }, options).catch((error: unknown) => {
+      // The caller's own call was not sent, whatever the outcome of this one.
+      throw error instanceof KitUnknownOutcomeError
+        ? new KitUnavailableError(error.message, addressOf(this.#context.client))
+        : error;
+    });
+  }
+
+  /** Reads a copy; 0 if none is found. */
+  async copy(): Promise<number> {
+    const copies = Array.from({ length: mostCopies }, async (_, shard) => {
+      const found = await this.find(0, String(shard));
+      return found === 0 ? Promise.reject(new Error("none")) : found;
+    });
+    // The first that is there: others may be on lost nodes.
+    return await Promise.any(copies).catch(() => 0);
+  }
+}
