@@ -97,7 +97,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   constructor(redis: RedisLike, options: ChatOptions) {
     super();
     const settings = resolve("options", options, chatRules);
-    this.#store = new ChatStore(redis, settings);
+    this.#store = new ChatStore(redis, settings, (error) => this.emit("error", error));
     this.#life = this.#store.life;
     this.#store.onUse = watchEviction(
       this.#store.context,
@@ -107,7 +107,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     this.#members = new Members(this.#store);
     this.#sender = new MessageSender(this.#store, (chat, member, position) => this.#remove(chat, member, position));
     this.#acknowledger = new Acknowledger(this.#store);
-    this.#watcher = new Watcher(this.#store, (error) => this.emit("error", error));
+    this.#watcher = new Watcher(this.#store);
     this.#readers = new Readers<Body>(this.#store, this.#watcher, this.#acknowledger);
   }
 

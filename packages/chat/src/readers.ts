@@ -70,7 +70,7 @@ export class Readers<Body> {
       wait: (signal) =>
         traced("chat.wait", facts, async () => await this.#waitFor(await readerOf(), undefined, signal)),
       ack: (message) => this.#store.life.call("chat.ack", facts, () => this.#acknowledger.ack(message, member)),
-      outage: this.#watcher.outage,
+      outage: this.#store.outage,
     };
   }
 
@@ -115,6 +115,8 @@ export class Readers<Body> {
       true,
       undefined,
     );
+    const lost = shards.find(({ error }) => error);
+    if (lost?.error) throw lost.error;
     return shards.flatMap(({ names }) => names);
   }
 

@@ -1,14 +1,22 @@
-import { KitError, type RedisLike } from "@kit/core";
-import { type ClientContext, inTime, ObjectLife } from "@kit/core/toolkit";
+import type { KitError, RedisLike } from "@kit/core";
+import { type ClientContext, inTime, ObjectLife, OutageReporter } from "@kit/core/toolkit";
 import { ChatCommands } from "./commands.js";
 import { Layout } from "./layout.js";
+import { isPassing, LostShards } from "./lost-shards.js";
 import type { ChatSettings } from "./options.js";
+
+/** In how many parts of its deadline the first question is asked. */
+const mostAsked = 3;
 
 /** The client, settings and life of a chat object, for all its parts. Gives out the commands for the present number of shards. */
 export class ChatStore {
   readonly life: ObjectLife;
   readonly context: ClientContext;
   readonly settings: ChatSettings;
+  readonly onError: (error: KitError) => void;
+  /** Shared by all loops that read. */
+  readonly outage: OutageReporter;
+  readonly lost: LostShards;
   readonly #layout: Layout;
   #commands: Promise<ChatCommands> | undefined;
   /** The last commands that were found; they may be outdated. */
@@ -18,10 +26,13 @@ export class ChatStore {
   /** Called by each `open`, with a key of each group of shards. */
   onUse: (key: string) => void = () => undefined;
 
-  constructor(redis: RedisLike, settings: ChatSettings) {
+  constructor(redis: RedisLike, settings: ChatSettings, onError: (error: KitError) => void) {
     this.life = new ObjectLife(redis, settings, "The chat");
     this.context = this.life.context;
     this.settings = settings;
+    this.onError = onError;
+    this.outage = new OutageReporter(onError);
+    this.lost = new LostShards(this.life, this.outage);
     this.#layout = new Layout(this.context, settings.deadlineMs);
     // After a reconnect the server may be empty, and another process may choose another number of shards.
     const stopListening = this.context.executor.onDrop(() => {
@@ -102,8 +113,8 @@ export class ChatStore {
   }
 
   async #find(): Promise<ChatCommands> {
-    const { deadlineMs, shards } = this.settings;
-    this.#isCluster = await this.context.isCluster(deadlineMs);
+    const { shards } = this.settings;
+    this.#isCluster = await this.#asked();
     if (!this.#isCluster) return await this.#again();
     try {
       const stored = await this.#layout.find(0);
@@ -116,10 +127,18 @@ export class ChatStore {
     }
   }
 
+  /** Any node answers, which may be the lost one of a Cluster. */
+  async #asked(): Promise<boolean> {
+    const deadlineMs = Math.ceil(this.settings.deadlineMs / mostAsked);
+    for (let left = mostAsked; ; left--)
+      try {
+        return await this.context.isCluster(deadlineMs);
+      } catch (error) {
+        if (left === 1 || !isPassing(error)) throw error;
+      }
+  }
+
   #made(shards: number): ChatCommands {
     return (this.#known = new ChatCommands(this.context, this.settings.deadlineMs, shards, this.#isCluster));
   }
 }
-
-/** Whether the server may answer later, or another one will. */
-const isPassing = (error: unknown): boolean => error instanceof KitError && error.retryable;

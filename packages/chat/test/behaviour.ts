@@ -13,6 +13,7 @@ import { Cluster } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type Chat, ChatTokenError, type DeliveredMessage, type FetchPage } from "../src/index.js";
+import { Keys, layoutKey } from "../src/keys.js";
 import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
 import {
@@ -1321,7 +1322,8 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
     if (mode === "cluster") {
       const keys = () => {
         const member = fixture().memberKey(room, "ann");
-        return { ...fixture().keysOf(room), member, members: member };
+        const layout = layoutKey(redis.prefix, String(new Keys(redis.prefix, 16).shardOf(room)));
+        return { ...fixture().keysOf(room), layout, member, members: member };
       };
       const { create, forget, remove } = scripts;
       const elsewhere = ["chat.subscribe", "chat.mailbox", "chat.settle", "chat.take"];
@@ -1329,7 +1331,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         keys,
         () => [
           { script: remove, args: [room] },
-          { script: create, args: [room, "epoch", "0 0 0 0 0 0 65536 0 0 60000", "", "ann"] },
+          { script: create, args: [room, "epoch", "0 0 0 0 0 0 65536 0 0 60000", "", "16", "1", "ann"] },
           { script: forget, args: [room, "ann"] },
         ],
         elsewhere,

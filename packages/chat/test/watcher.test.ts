@@ -16,8 +16,8 @@ const fixture = fixtureOf(redis);
 it("wakes both of two waits of one member whose first reads overlapped", async () => {
   const chat = fixture.make();
   await chat.create(room, { members: ["bob"] });
-  const store = new ChatStore(redis.client, resolve("options", { prefix: redis.prefix }, chatRules));
-  const watcher = new Watcher(store, () => undefined);
+  const store = new ChatStore(redis.client, resolve("options", { prefix: redis.prefix }, chatRules), () => undefined);
+  const watcher = new Watcher(store);
   redis.defer(() => store.life.close({}, async () => watcher.close()));
   const [first, second] = [1, 2].map(() => new Reader(store, "bob", startPosition(16), false)) as [
     Reader<never>,

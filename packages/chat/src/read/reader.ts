@@ -1,4 +1,7 @@
+import type { KitError } from "@kit/core";
+import type { ChatCommands } from "../commands.js";
 import type { Keys } from "../keys.js";
+import { isPassing } from "../lost-shards.js";
 import type { Change, MovedPosition, ReadReply, ShardChanges } from "../scripts/index.js";
 import type { ChatStore } from "../store.js";
 import { type Gap, type Message, messageOf } from "./message.js";
@@ -32,6 +35,11 @@ export interface News<Body> {
   readonly positions: readonly MovedPosition[];
   /** Whether there is more to fetch now. */
   readonly more: boolean;
+  /**
+   * Shards of a Cluster whose node does not answer: the page has nothing of their chats, and the reader stays where it was in them.
+   * The error is an `error` event.
+   */
+  readonly unavailable: readonly number[];
 }
 
 /** The limits of a page. */
@@ -52,6 +60,11 @@ const mostLeft = 1_000;
 
 /** The most chats that one script reads: Lua takes no more than about 8,000 operands at once. */
 const mostRead = 1_000;
+
+/** What a look found in a shard. With an error nothing was read. */
+export interface ShardNews extends ShardChanges {
+  readonly error?: KitError | undefined;
+}
 
 const unchanged = { isMore: false, changes: [], left: [], names: [], moved: [] };
 
@@ -98,16 +111,23 @@ export class Reader<Body> {
     return this.#subscribe !== undefined;
   }
 
-  /** Finds the chats that may have news, shard by shard; with `names`, all chats of the member, too. */
-  async look(limit: number, names: boolean, signal: AbortSignal | undefined): Promise<ShardChanges[]> {
+  /**
+   * Finds the chats that may have news, shard by shard; with `names`, all chats of the member, too. Skips lost shards, unless all are.
+   *
+   * @throws {KitError} no shard answered, or one refused.
+   */
+  async look(limit: number, names: boolean, signal: AbortSignal | undefined): Promise<ShardNews[]> {
     const commands = await this.#store.open(signal);
-    const { keys } = commands;
+    const { keys, groups } = commands;
+    const { lost } = this.#store;
     const { shards } = this.position;
     const perShard = Math.min(mostChats, Math.max(1, Math.ceil(limit / keys.shards)));
-    const found: ShardChanges[] = [];
+    const areAllLost = groups.every(([shard = 0]) => lost.has(shard));
+    const found: ShardNews[] = [];
     await Promise.all([
       this.#subscribe?.(),
-      ...commands.groups.map(async (group) => {
+      ...groups.map(async (group) => {
+        const known = areAllLost ? undefined : lost.errorOf(group[0] ?? 0);
         const args = {
           user: this.member,
           limit: perShard,
@@ -115,16 +135,31 @@ export class Reader<Body> {
           moves: this.#subscribe ? 1 : 0,
           positions: [...group.map((shard) => shards[shard] ?? ""), ...this.#begunIn(keys, group)],
         };
-        const replies = await commands.changes(group, args, signal);
+        const replies = known ?? (await this.#orLost(commands, group, commands.changes(group, args, signal)));
         for (const [index, shard] of group.entries()) {
           const before = shards[shard] ?? "";
-          found[shard] = replies[index] ?? { ...unchanged, position: before };
+          const stays = { ...unchanged, position: before };
+          found[shard] = Array.isArray(replies) ? (replies[index] ?? stays) : { ...stays, error: replies };
           // A shard's activity is there for good, so the server has lost its data, and perhaps the number of shards as well.
           if (/^a .*[^0-]/.test(before) && found[shard].position === "a 0-0") this.#store.recheck();
         }
       }),
     ]);
+    const errors = found.flatMap(({ error }) => error ?? []);
+    if (errors[0] && errors.length === found.length) throw errors[0];
     return found;
+  }
+
+  /** The reply, or on a Cluster the error of a group of shards that is lost from now on. */
+  async #orLost<T>(commands: ChatCommands, group: readonly number[], reply: Promise<T>): Promise<T | KitError> {
+    try {
+      return await reply;
+    } catch (error) {
+      if (commands.groups.length === 1 || !isPassing(error)) throw error;
+      const args = { user: this.member, limit: 1, names: 0, moves: 0, positions: group.map(() => "a 0-0") };
+      this.#store.lost.add(group[0] ?? 0, error, () => commands.changes(group, args, undefined));
+      return error;
+    }
   }
 
   /**
@@ -151,7 +186,7 @@ export class Reader<Body> {
       const { keys } = await this.#store.open(signal);
       const shards = await this.look(limit, false, signal);
       const wanted = shards.map((shard) => shard.changes.filter((change) => this.#isNews(change, gone)));
-      const pages = await this.#read(wanted, { limit, maxBytes, signal }, gone);
+      const pages = await this.#read(shards, wanted, { limit, maxBytes, signal }, gone);
       const isCut = this.#moveOn(keys, shards, wanted, pages, gone);
       for (const [index, shard] of shards.entries())
         if (!isCut[index]) {
@@ -162,7 +197,9 @@ export class Reader<Body> {
         ({ messages, gap, reset }) => messages.length > 0 || gap || reset,
       );
       const more = shards.some(({ isMore }, index) => isMore || isCut[index]);
-      if (chats.length > 0 || left.length > 0 || positions.length > 0 || !more) return { chats, left, positions, more };
+      const unavailable = shards.flatMap(({ error }, shard) => (error ? [shard] : []));
+      if (chats.length > 0 || left.length > 0 || positions.length > 0 || !more)
+        return { chats, left, positions, more, unavailable };
     }
   }
 
@@ -175,19 +212,23 @@ export class Reader<Body> {
     return !gone.has(chat) && !isKnown;
   }
 
-  /** Reads chats of all shards as far as there is room. Chats that no longer exist go to `gone`. */
+  /**
+   * Reads chats of all shards as far as there is room. Chats that no longer exist go to `gone`. Shards that are lost by now become as
+   * those that a look has skipped.
+   */
   async #read(
-    wanted: readonly (readonly Change[])[],
+    shards: ShardNews[],
+    wanted: Change[][],
     { limit, maxBytes, signal }: Budget,
     gone: Set<string>,
   ): Promise<Map<string, ChatPage<Body>>> {
     const commands = await this.#store.open(signal);
     const calls = commands.groups
-      .map((group) => group.flatMap((shard) => wanted[shard] ?? []))
-      .filter(({ length }) => length);
+      .map((group) => ({ group, all: group.flatMap((shard) => wanted[shard] ?? []) }))
+      .filter(({ all }) => all.length > 0);
     const share = (total: number): number => Math.max(1, Math.floor(total / Math.max(1, calls.length)));
     const found = await Promise.all(
-      calls.map(async (all) => {
+      calls.map(async ({ group, all }) => {
         const some = all.slice(0, Math.min(share(limit), mostRead));
         const chats = some.map(({ chat, epoch, position, from, start, head = "" }) => {
           // At the message that was delivered last, or where `changes` says.
@@ -203,8 +244,13 @@ export class Reader<Body> {
           };
         });
         const args = { user: this.member, limit: share(limit), maxBytes: share(maxBytes), chats };
-        const replies = await commands.read(args, signal);
-        return some.map((change, index) => [change, replies[index]] as const);
+        const replies = await this.#orLost(commands, group, commands.read(args, signal));
+        if (Array.isArray(replies)) return some.map((change, index) => [change, replies[index]] as const);
+        for (const shard of group) {
+          shards[shard] = { ...unchanged, position: this.position.shards[shard] ?? "", error: replies };
+          wanted[shard] = [];
+        }
+        return [];
       }),
     );
     // After all calls: if one fails, the page is requested again, and nothing of it counts as delivered.

@@ -35,11 +35,11 @@ export class BlockedReads {
   /** Groups of shards that are being read, by their numbers: after each reconnect the store has new lists. */
   readonly #running = new Set<string>();
 
-  constructor(store: ChatStore, registry: WaitRegistry, subscription: PositionSubscription, outage: OutageReporter) {
+  constructor(store: ChatStore, registry: WaitRegistry, subscription: PositionSubscription) {
     this.#store = store;
     this.#registry = registry;
     this.#subscription = subscription;
-    this.#outage = outage;
+    this.#outage = store.outage;
   }
 
   /** Reads these groups of shards until there is no wait. */
@@ -56,6 +56,8 @@ export class BlockedReads {
     // A client that was ended receives no news.
     while (this.#registry.hasWaiters() && !signal.aborted && !this.#store.context.executor.isEnded) {
       let connection: ExclusiveConnection | undefined;
+      // All waits begin anew then.
+      await this.#store.lost.back(group[0] ?? 0);
       try {
         const { keys } = await this.#store.open(signal);
         const pool = this.#store.context.pool("chat", mostConnections);

@@ -1,4 +1,3 @@
-import type { KitError } from "@kit/core";
 import { asKitError, OutageReporter } from "@kit/core/toolkit";
 import type { ChatStore } from "../store.js";
 
@@ -17,9 +16,9 @@ export class PositionSubscription {
   #renewedAt = -Infinity;
   #renewing = Promise.resolve();
 
-  constructor(store: ChatStore, onError: (error: KitError) => void) {
+  constructor(store: ChatStore) {
     this.#store = store;
-    this.#outage = new OutageReporter(onError);
+    this.#outage = new OutageReporter(store.onError);
   }
 
   /** Resolves when there is a note, or it failed, which is reported; never rejects. */
@@ -32,7 +31,8 @@ export class PositionSubscription {
   async #renew(): Promise<void> {
     try {
       const commands = await this.#store.open();
-      await Promise.all(commands.groups.map((group) => commands.subscribe(group, leaseMs)));
+      const living = commands.groups.filter(([shard = 0]) => !this.#store.lost.has(shard));
+      await Promise.all(living.map((group) => commands.subscribe(group, leaseMs)));
       this.#outage.worked("subscription");
     } catch (error) {
       this.#renewedAt = -Infinity;

@@ -19,6 +19,9 @@ export interface Tail {
 export const ofMember = (member: string): string => `m${member}`;
 export const ofChat = (chat: string): string => `c${chat}`;
 
+/** The position in a shard that does not answer: nothing is known of it. */
+export const ofLost = "";
+
 /** How many entries of a shard are kept, for waits whose first read began before them. */
 const mostRecent = 1_000;
 /** How many members' chats are remembered between two waits. */
@@ -47,7 +50,11 @@ export class WaitRegistry {
 
   /** The present position in each shard. */
   positions(): readonly string[] {
-    return Array.from({ length: this.#tails.size }, (_, shard) => `a ${this.#tails.get(shard)?.last ?? "0-0"}`);
+    const length = Math.max(-1, ...this.#tails.keys()) + 1;
+    return Array.from({ length }, (_, shard) => {
+      const tail = this.#tails.get(shard);
+      return tail ? `a ${tail.last}` : ofLost;
+    });
   }
 
   /**
@@ -56,9 +63,11 @@ export class WaitRegistry {
    * been missed since.
    */
   learn(name: string, positions: readonly string[], chats: readonly string[]): boolean {
-    const ids = positions.map((position) => position.slice("a ".length));
+    const ids = [...positions.entries()].flatMap(([shard, position]) =>
+      position === ofLost ? [] : [[shard, position.slice("a ".length)] as const],
+    );
     if (this.isBehind(positions)) {
-      if (!ids.some((id, shard) => id === "0-0" && this.#tails.get(shard)?.since !== id)) return false;
+      if (!ids.some(([shard, id]) => id === "0-0" && this.#tails.get(shard)?.since !== id)) return false;
       // The activity of a shard is gone, so its record is invalid: all waits read anew.
       this.#tails.clear();
       this.forgetAll();
@@ -68,7 +77,7 @@ export class WaitRegistry {
     const interest: Interest = { chats: new Set(), waiters: new Map() };
     this.#interests.set(name, interest);
     for (const chat of chats) this.#add(interest, chat);
-    for (const [shard, id] of ids.entries()) {
+    for (const [shard, id] of ids) {
       const tail = this.#tails.get(shard);
       if (!tail) this.#tails.set(shard, { last: id, since: id, recent: [] });
       else
@@ -95,6 +104,7 @@ export class WaitRegistry {
     const interest = this.#interests.get(name);
     if (!interest) return true;
     return positions.some((position, shard) => {
+      if (position === ofLost) return false;
       const id = position.slice("a ".length);
       const tail = this.#tails.get(shard);
       if (!position.startsWith("a ") || !tail || isAfter(tail.since, id)) return true;
@@ -104,8 +114,9 @@ export class WaitRegistry {
 
   /** Whether entries after `positions` are no longer kept. */
   isBehind(positions: readonly string[]): boolean {
-    return positions.some((position, shard) =>
-      isAfter(this.#tails.get(shard)?.since ?? "0-0", position.slice("a ".length)),
+    return positions.some(
+      (position, shard) =>
+        position !== ofLost && isAfter(this.#tails.get(shard)?.since ?? "0-0", position.slice("a ".length)),
     );
   }
 

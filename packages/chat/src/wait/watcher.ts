@@ -1,11 +1,10 @@
-import type { KitError } from "@kit/core";
-import { assertConnections, type Deadline, newToken, OutageReporter, settled } from "@kit/core/toolkit";
+import { assertConnections, type Deadline, newToken, settled } from "@kit/core/toolkit";
 import { startPosition } from "../read/position.js";
 import { Reader } from "../read/reader.js";
 import type { ChatStore } from "../store.js";
 import { BlockedReads } from "./blocked-reads.js";
 import { PositionSubscription } from "./subscription.js";
-import { ofChat, ofMember, WaitRegistry } from "./wait-registry.js";
+import { ofChat, ofLost, ofMember, WaitRegistry } from "./wait-registry.js";
 
 /** A name for reading the position of the shards; no member can have it. */
 const nobody = newToken();
@@ -19,15 +18,13 @@ export class Watcher {
   readonly #store: ChatStore;
   readonly #registry = new WaitRegistry();
   readonly #reads: BlockedReads;
-  /** Shared by the blocked reads and the listeners. */
-  readonly outage: OutageReporter;
   readonly subscription: PositionSubscription;
 
-  constructor(store: ChatStore, onError: (error: KitError) => void) {
+  constructor(store: ChatStore) {
     this.#store = store;
-    this.outage = new OutageReporter(onError);
-    this.subscription = new PositionSubscription(store, onError);
-    this.#reads = new BlockedReads(store, this.#registry, this.subscription, this.outage);
+    this.subscription = new PositionSubscription(store);
+    this.#reads = new BlockedReads(store, this.#registry, this.subscription);
+    store.lost.onBack = () => this.#registry.forgetAll();
   }
 
   /**
@@ -42,10 +39,11 @@ export class Watcher {
   ): Promise<boolean> {
     const { member, position, withPositions } = reader;
     const name = ofMember(member);
-    const isWalking = (): boolean => !position.shards.every((one) => one.startsWith("a "));
+    const positions = (): string[] => this.#ofLiving(position.shards);
+    const isWalking = (): boolean => !positions().every((one) => one === ofLost || one.startsWith("a "));
     for (
       let isFirst = true;
-      isWalking() || !this.#registry.has(name) || this.#registry.isBehind(position.shards);
+      isWalking() || !this.#registry.has(name) || this.#registry.isBehind(positions());
       isFirst = false
     ) {
       const isWithNames = isFirst || !isWalking();
@@ -53,10 +51,12 @@ export class Watcher {
       if (shards.some(({ changes, left, moved }) => changes.length + left.length + moved.length > 0)) return true;
       position.shards.splice(0, Infinity, ...shards.map((shard) => shard.position));
       if (shards.some(({ isMore }) => isMore) || !isWithNames) continue;
+      // The chats of a shard that was lost then, and is not now, are unknown.
+      if (shards.some(({ error }, shard) => error && !this.#store.lost.has(shard))) continue;
       const chats = shards.flatMap(({ names }) => names);
-      if (!this.#registry.learn(name, position.shards, chats)) return true;
+      if (!this.#registry.learn(name, positions(), chats)) return true;
     }
-    return await this.#wait(name, position.shards, deadline, signal, withPositions);
+    return await this.#wait(name, positions(), deadline, signal, withPositions);
   }
 
   /** The present position in the shards. Read the chat after this and before `waitFor`, and nothing is missed. */
@@ -65,7 +65,8 @@ export class Watcher {
     if (this.#registry.has(name)) return this.#registry.positions();
     const { keys } = await this.#store.open(signal);
     const reader = new Reader(this.#store, nobody, startPosition(keys.shards), false);
-    const positions = (await reader.look(1, false, signal)).map(({ position }) => position);
+    const shards = await reader.look(1, false, signal);
+    const positions = shards.map(({ error, position }) => (error ? ofLost : position));
     this.#registry.learn(name, positions, [chat]);
     return positions;
   }
@@ -83,6 +84,11 @@ export class Watcher {
   /** Wakes all waits. The blocked reads end with the signal of the object's life. */
   close(): void {
     this.#registry.forgetAll();
+  }
+
+  /** What a reader skips of lost shards does not end its waits; all begin anew when a shard answers again. */
+  #ofLiving(positions: readonly string[]): string[] {
+    return positions.map((position, shard) => (this.#store.lost.has(shard) ? ofLost : position));
   }
 
   /** @throws `signal.reason` */
