@@ -18,7 +18,7 @@ import { slotOf } from "@kit/core/toolkit";
  * | `kit:chat:{<tag>}:positions:<chat>` | zset  | member → position                                          | until `delete()`           |
  * | `kit:chat:{<tag>}:sent-even:<chat>` | hash  | sender and client id → `sequence ms`, in even windows of `dedupeMs`; caller → `number codes` of its last call with a refusal; empty field: number of the window | to the end of the next window |
  * | `kit:chat:{<tag>}:sent-odd:<chat>` | hash   | the same, in odd windows                                   | to the end of the next window |
- * | `kit:chat:{<tag>}:mailbox:<chat>`  | hash   | sequence → `deadline deliveries token` of each leased message; empty field: `cursor seenAt epoch` | until `delete()` |
+ * | `kit:chat:{<tag>}:mailbox:<chat>`  | hash   | sequence → `deadline deliveries token` of each leased message, `acked token` of the last 256 that several workers had; empty field: `cursor seenAt epoch` | until `delete()` |
  */
 export interface ChatKeys {
   readonly meta: string;

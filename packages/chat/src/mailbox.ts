@@ -15,8 +15,8 @@ export interface LeasedMessage<Body = unknown> extends Message<Body> {
   /** Messages right before this one that no worker will receive. */
   readonly gap: Gap | undefined;
   /**
-   * Acknowledges the message, which is not delivered again. False if the lease ended and another worker has the message.
-   * Works after the end of the lease as long as no other worker has it.
+   * Acknowledges the message, which is not delivered again. False if the lease ended and another worker has the message, or has
+   * acknowledged it. Works after the end of the lease as long as no other worker has it.
    */
   ack(): Promise<boolean>;
   /** Extends the lease to this many milliseconds from now, by default the `leaseMs` of `take`. False as for `ack`. */

@@ -5,6 +5,7 @@
 --
 -- The hash has one field for each message that is being handled, its sequence: `deadline deliveries token`. The empty field
 -- is `cursor seenAt epoch`: no message after the cursor was ever handed out, all up to it are either here or acknowledged.
+-- `acked token` instead: the lease under which a message was acknowledged that was delivered more than once.
 
 -- The position of the recipient, and the rest of its record; nil if it is no recipient. The record exists as long as the
 -- mailbox, so an evicted one is rebuilt, from the zset of positions if there is one.
@@ -15,10 +16,10 @@ local function recipientOf(state, member, positions)
   return tonumber(redis.call('ZSCORE', positions, state.name) or 0), '0 0-0 ' .. state.id
 end
 
--- `leases` in order of sequence. Leases of another epoch, and of messages up to the position, are in `stale`.
+-- `leases` and `acked` in order of sequence. Those of another epoch, and leases of messages up to the position, are in `stale`.
 local function openMailbox(mailbox, epoch, position)
   local stored = redis.call('HGETALL', mailbox)
-  local box = { cursor = position, seenAt = 0, leases = {}, stale = {} }
+  local box = { cursor = position, seenAt = 0, leases = {}, acked = {}, stale = {} }
   local isOurs = false
   for i = 1, #stored, 2 do
     if stored[i] == '' then
@@ -30,7 +31,10 @@ local function openMailbox(mailbox, epoch, position)
   end
   for i = 1, #stored, 2 do
     local sequence = tonumber(stored[i])
-    if sequence and isOurs and sequence > position then
+    local ackedBy = sequence and string.match(stored[i + 1], '^acked (.*)$')
+    if ackedBy and isOurs then
+      box.acked[#box.acked + 1] = { sequence = sequence, token = ackedBy }
+    elseif sequence and isOurs and sequence > position then
       local deadline, deliveries, token = string.match(stored[i + 1], '^(%d+) (%d+) (.*)$')
       box.leases[#box.leases + 1] =
         { sequence = sequence, deadline = tonumber(deadline), deliveries = tonumber(deliveries), token = token }
@@ -38,9 +42,11 @@ local function openMailbox(mailbox, epoch, position)
       box.stale[#box.stale + 1] = stored[i]
     end
   end
-  table.sort(box.leases, function(one, other)
-    return one.sequence < other.sequence
-  end)
+  for _, found in ipairs({ box.leases, box.acked }) do
+    table.sort(found, function(one, other)
+      return one.sequence < other.sequence
+    end)
+  end
   return box
 end
 

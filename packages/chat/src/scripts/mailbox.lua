@@ -5,7 +5,7 @@
 -- KEYS[3]  messages   stream  the messages
 -- KEYS[4]  positions  zset    member to position
 -- KEYS[5]  member     hash    the recipient's chats: chat to `position from joinId epoch`
--- KEYS[6]  mailbox    hash    sequence to `deadline deliveries token`; the empty field: `cursor seenAt epoch`
+-- KEYS[6]  mailbox    hash    sequence to `deadline deliveries token` or `acked token`; the empty field: `cursor seenAt epoch`
 -- ARGV[1]  chat       string  its name
 --
 -- Reply     {0, length, leased, oldestAt, seenAt, now}  times in epoch milliseconds; oldestAt, seenAt 0: none, never

@@ -6,7 +6,7 @@
 -- KEYS[4]  positions  zset     member to position
 -- KEYS[5]  activity   stream   what changed in the shard
 -- KEYS[6]  member     hash     the recipient's chats: chat to `position from joinId epoch`
--- KEYS[7]  mailbox    hash     sequence to `deadline deliveries token`; the empty field: `cursor seenAt epoch`
+-- KEYS[7]  mailbox    hash     sequence to `deadline deliveries token` or `acked token`; the empty field: `cursor seenAt epoch`
 -- ARGV[1]  chat       string   its name
 -- ARGV[2]  user       string   the recipient
 -- ARGV[3]  sequence   integer  the message
@@ -14,7 +14,7 @@
 -- ARGV[5]  leaseMs    integer  for how long it is extended; 0: the message is free for others; -1: it is acknowledged
 --
 -- Reply     0  done, now or by an earlier try of this call
---           8  the lease is not this worker's any more
+--           8  the lease is not this worker's any more, or another worker has acknowledged the message
 --           1  no such chat
 --           2  no member
 --           error KIT_LAYOUT  written by a newer version
@@ -30,6 +30,8 @@ local user = ARGV[2]
 local sequence = tonumber(ARGV[3])
 local token = ARGV[4]
 local leaseMs = tonumber(ARGV[5])
+-- Of how many messages it is known which of several workers acknowledged them.
+local mostAcked = 256
 
 -- Libraries
 
@@ -51,8 +53,14 @@ for _, one in ipairs(box.leases) do
     first = math.min(first, one.sequence)
   end
 end
--- The message is already acknowledged, perhaps by an earlier try of this call.
-if not lease then return leaseMs < 0 and sequence <= box.cursor and 0 or 8 end
+-- The message is already acknowledged, perhaps by an earlier try of this call. Only one worker ever had it, unless its last
+-- lease was recorded.
+if not lease then
+  for _, one in ipairs(box.acked) do
+    if one.sequence == sequence and one.token ~= token then return 8 end
+  end
+  return leaseMs < 0 and sequence <= box.cursor and 0 or 8
+end
 if lease.token ~= token then return 8 end
 local now = readClock()
 if leaseMs >= 0 then
@@ -67,5 +75,10 @@ else
   if trim(state, messages, positions, now) or state.isRecovered then saveChat(state, meta, heads) end
 end
 saveMailbox(mailbox, box, state.epoch, now)
-if leaseMs < 0 then redis.call('HDEL', mailbox, int(sequence)) end
+if leaseMs < 0 and lease.deliveries > 1 then
+  redis.call('HSET', mailbox, int(sequence), 'acked ' .. token)
+  if #box.acked >= mostAcked then redis.call('HDEL', mailbox, int(box.acked[1].sequence)) end
+elseif leaseMs < 0 then
+  redis.call('HDEL', mailbox, int(sequence))
+end
 return 0
