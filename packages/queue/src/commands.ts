@@ -157,14 +157,20 @@ export class QueueCommands {
     const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
     const { durable: replication } = this.#settings;
     const keys = /\t[u?]/.test(args.plan) ? this.#keysOfOnce(answeredTo, args.plan) : this.#keysOfAdd;
-    if (!replication) return await scripts.add.run(this.context, keys, args, { deadlineMs });
+    if (!replication) return this.#added(await scripts.add.run(this.context, keys, args, { deadlineMs }));
     const durability = { ...replication, key: this.keys.jobs, deadlineMs };
     const { value, outcome, why } = await durable(this.context, durability, (scope) =>
       scope.run(scripts.add, keys, args),
     );
     if (outcome !== "safe")
       throw new KitUnknownOutcomeError(`Jobs were added, but not replicated: ${why ?? ""}`, undefined);
-    return value;
+    return this.#added(value);
+  }
+
+  /** Stores the layout again, which the server has lost together with the jobs. */
+  #added(reply: scripts.AddReply): scripts.AddReply {
+    if (reply.isLost) void this.#reopen();
+    return reply;
   }
 
   /**

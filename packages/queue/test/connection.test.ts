@@ -716,6 +716,15 @@ describe("a queue whose connections break", () => {
     expect(codes).toEqual(["KIT_NO_PERMISSION"]);
   });
 
+  it("stores its layout again when the server has lost it while the producer stayed connected", async () => {
+    const { meta } = fixture.keysOf();
+    const own = make();
+    await own.add("job", 1);
+    await fixture.db.flushall();
+    await own.add("job", 2);
+    await eventually(async () => expect(await fixture.db.hget(meta, "layout")).toBe("1"));
+  });
+
   it("refuses data of a newer version, and names a key of another type, changing nothing", async () => {
     const keys = fixture.keysOf();
     await fixture.db.hset(keys.meta, "layout", "2");

@@ -24,7 +24,8 @@
 --                                one a successor
 -- ARGV[n]  blobs        string   header and payload of each
 --
--- Reply     now, answers         server time, epoch ms; all jobs are stored, now or by an earlier arrival of this call. Then a line
+-- Reply     now, answers         server time, epoch ms, after a minus if the server has lost the data of the queue, and its layout;
+--                                all jobs are stored, now or by an earlier arrival of this call. Then a line
 --                                for each job with the word `?`, in order, with its id, a tab, and `added` or where the job of this id
 --                                was: `ready`, `active`, `delayed`, `dead`; `unsure` ready or active, if more than 1,000 are active;
 --                                `lost` in no list of work, if no search of `waiting` or `suspended` is needed to find out; `gone` if
@@ -50,7 +51,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local listened = redis.call('HGET', limits, 'listened')
 local isPlain = not listened and not string.find(plan, '\t', 1, true)
-redis.call('HLEN', jobs)
+local isEmpty = redis.call('HLEN', jobs) == 0
 redis.call('LLEN', waiting)
 local first
 if isPlain then
@@ -75,10 +76,12 @@ if leases then
   for i = 1, #stored do redis.call('GET', stored[i]) end
 end
 
+-- This producer has called before, so the server has lost the data of the queue.
+local sign = isEmpty and isNew ~= '1' and redis.call('ZCARD', producers) == 0 and '-' or ''
 if redis.call('ZADD', producers, 'GT', 'CH', sequence, producer) == 0 then
   return now .. (string.match(stored[1] and redis.call('GET', stored[1]) or '', '^' .. sequence .. '(\n.*)') or '')
 end
-if isNew == '1' then
+if isNew == '1' or sign ~= '' then
   redis.call('PEXPIRE', producers, 86400000)
   redis.call('ZREMRANGEBYRANK', producers, 0, -10001)
 end
@@ -97,7 +100,7 @@ if isPlain then
     redis.call('HSET', jobs, unpack(fields, 2 * start - 1, 2 * last))
     redis.call('RPUSH', waiting, unpack(ids, start, last))
   end
-  return now
+  return sign .. now
 end
 
 -- Libraries
@@ -284,4 +287,4 @@ if stored[1] then
   if claims > 0 then dropUnused(unique, jobs, dead, 2 * claims, now) end
 end
 recordEvents(events)
-return now .. answers
+return sign .. now .. answers

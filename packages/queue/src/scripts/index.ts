@@ -72,6 +72,8 @@ export const open = defineScript({
 export interface AddReply {
   /** The server's time in epoch ms. */
   readonly now: number;
+  /** The server has lost the data of the queue. */
+  readonly isLost?: boolean;
   /** For each job of an `addOnce` or with a key, in order; undefined: the answer is no longer stored. */
   readonly answers: readonly (AddedOnce | undefined)[];
 }
@@ -93,7 +95,7 @@ export const add = defineScript({
   idempotent: true,
   reply: (raw): AddReply => {
     const [now, ...answers] = String(raw).split("\n");
-    return { now: Number(now), answers: answers.map(answerOf) };
+    return { now: Math.abs(Number(now)), isLost: Number(now) < 0, answers: answers.map(answerOf) };
   },
 });
 
