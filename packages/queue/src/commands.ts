@@ -22,6 +22,8 @@ export interface StepRequest {
   readonly count: number;
   /** How many of them the step takes even if other workers are idle. */
   readonly sure: number;
+  /** How many bytes of jobs it takes, see `step.lua`. */
+  readonly room: string;
   readonly leaseMs: number;
   readonly flags: string;
   readonly bounds: string;

@@ -1455,10 +1455,10 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: drain, args: ["suspended", 5], seed: withNames },
         { script: outcomes, args: [id, "other"], seed },
         { script: redrive, args: ["drop", `${id}\nother`, "", 0], seed },
-        { script: step, args: [takeId, 1, 1, 60_000, "l", "2 10000 1209600000 67108864", "1", member], seed },
+        { script: step, args: [takeId, 1, 1, "", 60_000, "l", "2 10000 1209600000 67108864", "1", member], seed },
         {
           script: step,
-          args: ["worker000003", 5, 5, 60_000, "l", "2 10000 1209600000 67108864", "", ""],
+          args: ["worker000003", 5, 5, "", 60_000, "l", "2 10000 1209600000 67108864", "", ""],
           seed: withNames,
         },
       ]);

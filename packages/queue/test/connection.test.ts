@@ -134,6 +134,17 @@ describe("a queue whose connections break", () => {
     expect(proxy.stats.resets).toBe(10);
   });
 
+  it("takes fewer large jobs at once when its connection is too slow for many", async () => {
+    await make().addAll(Array.from({ length: 40 }, () => ({ name: "job", data: "x".repeat(200_000) })));
+    const { proxy, queue } = await proxied(1_000);
+    // All jobs need two seconds, and 4 MiB of them a little longer than the deadline.
+    proxy.down.bytesPerSecond = 4_000_000;
+    const runs = new Runs();
+    work(queue, runs.handler, { concurrency: 100 });
+    await runs.until(40, 30_000);
+    expect(runs.jobs.map(({ crashes }) => crashes)).toEqual(runs.jobs.map(() => 0));
+  });
+
   it("adds a job once when the network delivers it twice", async () => {
     const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     redis.defer(() => proxy.close());

@@ -275,7 +275,17 @@ export const eventsBehaviour = (mode: RedisMode): void => {
       const takeId = "worker000003";
       const keys = { ...keysOf(), taken: takenKey(keyHead(redis.prefix, name), takeId), replies: [] };
       const bounds = "2 10000 1209600000 67108864";
-      const request = { takeId, count: 3, sure: 1, leaseMs: 60_000, flags: "", bounds, maintenance: "", done: "" };
+      const request = {
+        takeId,
+        count: 3,
+        sure: 1,
+        room: "",
+        leaseMs: 60_000,
+        flags: "",
+        bounds,
+        maintenance: "",
+        done: "",
+      };
       const reply = await scripts.step.run(redis.client, keys, { ...request, others: [] });
       expect(reply).toMatchObject({ nextStart: undefined });
       expect(reply.entries).toHaveLength(3);
@@ -288,7 +298,7 @@ export const eventsBehaviour = (mode: RedisMode): void => {
       const takeId = "worker000003";
       const taken = takenKey(keyHead(redis.prefix, name), takeId);
       const bounds = "2 10000 1209600000 67108864";
-      const request = { leaseMs: 60_000, flags: "", bounds, maintenance: "", sure: 1, others: [] };
+      const request = { leaseMs: 60_000, flags: "", bounds, maintenance: "", sure: 1, room: "", others: [] };
       const member = `${takeId}AAAAAAAAA.0001`;
       for (let n = 0; n < 2; n++) await scripts.add.run(redis.client, keys, args);
       const take = { ...request, takeId, count: 1, done: "" };

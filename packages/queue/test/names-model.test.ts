@@ -201,7 +201,7 @@ class Game {
 
   async #send(takeId: string, count: number, others: readonly string[][], flags: string): Promise<readonly string[]> {
     const args = {
-      ...{ takeId, count, sure: count, leaseMs: 600_000, flags, maintenance: "", done: "" },
+      ...{ takeId, count, sure: count, room: "", leaseMs: 600_000, flags, maintenance: "", done: "" },
       bounds: "100 10000 1209600000 67108864",
       others: others.map(([member = "", verdict = "", record = ""]) => ({ member, verdict, record, answer: "" })),
     };

@@ -80,16 +80,26 @@ describe("step", () => {
     {
       count = 0,
       sure = count,
+      room = "",
       flags = "",
       maintenance = "",
       done = [],
       others = [],
-    }: Partial<{ count: number; sure: number; flags: string; maintenance: string; done: string[]; others: string[][] }>,
+    }: Partial<{
+      count: number;
+      sure: number;
+      room: string;
+      flags: string;
+      maintenance: string;
+      done: string[];
+      others: string[][];
+    }>,
   ): Promise<all.StepReply> => {
     const args = {
       takeId: takeId(n),
       count,
       sure,
+      room,
       leaseMs: 60_000,
       flags,
       bounds,
@@ -122,6 +132,46 @@ describe("step", () => {
     const looked = await run(2, { flags: "l" });
     expect([looked.entries, looked.nextDue]).toEqual([[], Infinity]);
     expect(looked.nextEnd).toBeCloseTo(looked.nowMicros / 1_000 + 60_000, -4);
+  });
+
+  it("takes as many jobs as it has room for, by priority, leaves the others in their order, and replies that there are more", async () => {
+    const kilobyte = `k1 job\n"${"x".repeat(1_000)}"`;
+    const ranks = { late: 5, soon: -2, later: 6, urgent: -3 };
+    await addSome(a, b, c);
+    for (const [id, priority] of Object.entries(ranks)) {
+      await redis.client.hset(keys().jobs, id, kilobyte);
+      await redis.client.zadd(keys().prioritised, priority * 2 ** 33, id);
+    }
+    await redis.client.hset(keys().jobs, a, kilobyte, b, kilobyte, c, kilobyte);
+    const left = async (): Promise<unknown> => [
+      await redis.client.lrange(keys().waiting, 0, -1),
+      await redis.client.zrange(keys().prioritised, "0", "-1"),
+    ];
+    const take = async (n: number, room: string): Promise<readonly string[]> => {
+      const { entries, blobs, isMore } = await run(n, { count: 9, room });
+      expect([blobs.length, isMore]).toEqual([
+        entries.length,
+        (await redis.client.exists(keys().waiting, keys().prioritised)) > 0,
+      ]);
+      return entries;
+    };
+    // One larger job than there is room for is taken.
+    expect(await take(1, "10 1")).toEqual(["!-3!urgent"]);
+    expect(await left()).toEqual([
+      [a, b, c],
+      ["soon", "late", "later"],
+    ]);
+    expect(await take(2, "2500 1")).toEqual(["!-2!soon", a]);
+    expect(await left()).toEqual([
+      [b, c],
+      ["late", "later"],
+    ]);
+    // A repeat gets the same, whatever the room.
+    expect((await run(2, { count: 9, room: "10 1" })).entries).toEqual(["!-2!soon", a]);
+    expect(await take(3, "3500 9")).toEqual([b, c, "!5!late"]);
+    expect(await left()).toEqual([[], ["later"]]);
+    expect(await take(4, "3500 9")).toEqual(["!6!later"]);
+    expect(await redis.client.zcard(keys().leases)).toBe(7);
   });
 
   it("ends jobs once, however often it arrives, and refuses those whose lease was reclaimed", async () => {

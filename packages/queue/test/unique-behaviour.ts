@@ -43,7 +43,7 @@ export const uniqueBehaviour = (mode: RedisMode): void => {
     const crash = async (): Promise<void> => {
       const takeId = "other00" + "00000";
       const keys = { ...fixture.keysOf(), taken: takenKey(keyHead(redis.prefix, name), takeId), replies: [] };
-      const taken = { takeId, count: 0, sure: 0, leaseMs: 60_000, maintenance: "", done: "", others: [] };
+      const taken = { takeId, count: 0, sure: 0, room: "", leaseMs: 60_000, maintenance: "", done: "", others: [] };
       await eventually(async () => {
         await fixture.expireLeases();
         await scripts.step.run(redis.client, keys, { ...taken, flags: "l", bounds: "1 10000 1209600000 67108864" });

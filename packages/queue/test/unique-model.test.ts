@@ -52,7 +52,7 @@ const play = async (actions: readonly Action[]): Promise<void> => {
   let takes = 0;
   const step = (count: number, others: [member: string, verdict: string, record: string][] = []) => {
     const takeId = `worker0${(3 * ++takes).toString(36).padStart(5, "0")}`;
-    const args = { takeId, count, sure: count, leaseMs: 600_000, flags: "l", maintenance: "", done: "" };
+    const args = { takeId, count, sure: count, room: "", leaseMs: 600_000, flags: "l", maintenance: "", done: "" };
     const ended = others.map(([member, verdict, record]) => ({ member, verdict, record, answer: "" }));
     const all = { ...args, bounds: "1 10000 1209600000 67108864", others: ended };
     return scripts.step.run(redis.client, { ...keys, taken: takenKey(head, takeId), replies: [] }, all);

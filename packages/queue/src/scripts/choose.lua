@@ -14,12 +14,12 @@ local function addStale(leaving, leases, named, isEnding, micros)
   end
 end
 
--- Chooses up to `count` jobs, from `suspended` and from the ready ones, which `firstReady(n)` reads; members of `named` that are `leaving` do
+-- Chooses up to `count` jobs, and no further one once they have `maxBytes`, from `suspended` and from the ready ones, which `firstReady(n)` reads; members of `named` that are `leaving` do
 -- not count as active.
 -- Replies with their entries, ids and blobs; how many jobs of priority 0 it met, and the ids of the others; those of them that it suspends,
 -- at most 100, each with its name; members of `suspended` that it took; of the taken ones the name and entry if the name has a
--- concurrency; whether further jobs in `suspended` may begin.
-local function chooseByName(jobs, suspended, named, names, leaving, count, firstReady)
+-- concurrency; whether further jobs in `suspended` may begin; whether there was no room for further ones.
+local function chooseByName(jobs, suspended, named, names, leaving, count, maxBytes, firstReady)
   local entries, ids, blobs, ranked, later, brought, held, plain = {}, {}, {}, {}, {}, {}, {}, 0
   local add = table.insert
   -- For each name, how many more of its jobs may begin: below 1 for one that is paused.
@@ -58,7 +58,7 @@ local function chooseByName(jobs, suspended, named, names, leaving, count, first
   end
 
   local ready, r, bytes = count > 0 and firstReady(count + 100) or {}, 1, 0
-  while #entries < count and #later < 100 and bytes < 4194304 do
+  while #entries < count and #later < 100 and bytes < maxBytes do
     local first, entry = firstSuspended(), ready[r]
     local id, priority = idOf(entry or '')
     local own, urgency = idOf(first and suspendedEntry(first[1]) or '')
@@ -88,5 +88,6 @@ local function chooseByName(jobs, suspended, named, names, leaving, count, first
       end
     end
   end
-  return entries, ids, blobs, plain, ranked, { later = later, brought = brought, held = held, isMore = firstSuspended() }
+  local others = { later = later, brought = brought, held = held, isMore = firstSuspended(), isCut = bytes >= maxBytes }
+  return entries, ids, blobs, plain, ranked, others
 end

@@ -218,6 +218,7 @@ export const step = defineScript({
     "takeId",
     "count",
     "sure",
+    "room",
     "leaseMs",
     "flags",
     "bounds",

@@ -20,13 +20,15 @@
 -- ARGV[1]   takeId       string   12 characters, of this call alone
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
 -- ARGV[3]   sure         integer  how many of them to take even if other workers are idle
--- ARGV[4]   leaseMs      integer  length of their leases
--- ARGV[5]   flags        string   `w` the call stands behind a wait; `l` look for due jobs and ended leases; `t` reply with the time
+-- ARGV[4]   room         string   `maxBytes first`: how many bytes of jobs to take at most, though at least one job; how many jobs to read
+--                                 first, since they may be large; empty: 4 MiB, and all jobs in one go
+-- ARGV[5]   leaseMs      integer  length of their leases
+-- ARGV[6]   flags        string   `w` the call stands behind a wait; `l` look for due jobs and ended leases; `t` reply with the time
 --                                 even if idle; `s` the worker had no job: if it takes one, wake the idle workers to watch its lease
--- ARGV[6]   bounds       string   `maxCrashes maxCount maxAgeMs maxBytes`: crashes that make a job a dead letter, and how
+-- ARGV[7]   bounds       string   `maxCrashes maxCount maxAgeMs maxBytes`: crashes that make a job a dead letter, and how
 --                                 many letters are kept
--- ARGV[7]   maintenance  string   completed jobs to count, then drop old dead letters; empty: neither is due
--- ARGV[8]   done         string   members of `leases` whose jobs are done, one per line; made ids only, which are never reused
+-- ARGV[8]   maintenance  string   completed jobs to count, then drop old dead letters; empty: neither is due
+-- ARGV[9]   done         string   members of `leases` whose jobs are done, one per line; made ids only, which are never reused
 -- ARGV[n]   others       string   `member verdict record answer` of each other job that ended: its member; `d` for done, `x` for dead, both
 --                                 with a `k` if it may have a successor; ms until the next attempt, with an `s` in front if it was snoozed;
 --                                 or `h500`: no job begins for so many ms, and this one is the first; its new record for `failures`; of
@@ -58,12 +60,13 @@ local replies = { unpack(KEYS, 16) }
 local takeId = ARGV[1]
 local count = tonumber(ARGV[2])
 local sure = tonumber(ARGV[3])
-local leaseMs = tonumber(ARGV[4])
-local flags = ARGV[5]
-local bounds = ARGV[6]
-local maintenance = ARGV[7]
-local done = ARGV[8]
-local others = { unpack(ARGV, 9) }
+local room = ARGV[4]
+local leaseMs = tonumber(ARGV[5])
+local flags = ARGV[6]
+local bounds = ARGV[7]
+local maintenance = ARGV[8]
+local done = ARGV[9]
+local others = { unpack(ARGV, 10) }
 
 -- Libraries
 
@@ -265,7 +268,8 @@ if rate then
 end
 if isLimited then count = math.min(sure, count, allowed) end
 
-local ranked, plain = {}, 0
+-- Of the jobs that are chosen: the ids of those of other priorities than 0, how many of these are urgent, and how many have priority 0.
+local ranked, urgent, plain = {}, 0, 0
 local rankedLeft = isRare and redis.call('ZCARD', prioritised) or 0
 local function firstWaiting(wanted)
   local ids = redis.call('LRANGE', waiting, 0, wanted - 1)
@@ -284,6 +288,7 @@ local function firstRanked(wanted)
     end
   end
   takeFrom('-inf', '(0')
+  urgent = #ranked
   if #entries < wanted then
     for _, id in ipairs(firstWaiting(wanted - #entries)) do entries[#entries + 1] = id end
   end
@@ -292,18 +297,46 @@ local function firstRanked(wanted)
 end
 
 local ids, reply, records = {}, {}, ''
-local function blobsOf(entries)
+-- Some jobs are no longer stored; there was no room for all.
+local isMissing, isCut = false, false
+-- Reads jobs until they have more than `most` bytes. Replies with how many have no more, at least 1. Large ones are read in slices, each
+-- as large as those before it let expect.
+local function readJobs(entries, most, slice)
   ids = entries
   if isRare then
     ids = {}
     for i = 1, #entries do ids[i] = (idOf(entries[i])) end
   end
-  return #ids > 0 and redis.call('HMGET', jobs, unpack(ids)) or {}
+  local read, bytes = 0, 0
+  while read < #ids do
+    local found = redis.call('HMGET', jobs, unpack(ids, read + 1, math.min(#ids, read + slice)))
+    if read == 0 then reply = found end
+    for i = 1, #found do
+      local blob = found[i]
+      if blob then bytes = bytes + #blob else isMissing = true end
+      if bytes > most and read + i > 1 then return read + i - 1 end
+      reply[read + i] = blob
+    end
+    read = read + #found
+    slice = math.max(1, math.min(4 * read, math.floor((most - bytes) * read / math.max(1, bytes))))
+  end
+  return #ids
+end
+-- Leaves the jobs behind the first `n` where they are.
+local function keepFirst(entries, n)
+  isCut = true
+  plain = math.max(0, math.min(plain, n - urgent))
+  for _, list in ipairs({ entries, ids, reply }) do
+    for i = #list, n + 1, -1 do list[i] = nil end
+  end
+  for i = #ranked, n - plain + 1, -1 do ranked[i] = nil end
 end
 local function firstReady(wanted)
   return rankedLeft > 0 and firstRanked(wanted) or firstWaiting(wanted)
 end
 local entries, chosen = {}, nil
+local maxBytes, firstRead = string.match(room, '^(%d+) (%d+)$')
+maxBytes, firstRead = tonumber(maxBytes or 4194304), tonumber(firstRead or 500)
 local leaving = {}
 if names then
   for member in pairs(isEnding) do leaving[#leaving + 1] = member end
@@ -311,10 +344,14 @@ if names then
   if looks then addStale(leaving, leases, named, isEnding, micros) end
 end
 if names or hasSuspended then
-  entries, ids, reply, plain, ranked, chosen = chooseByName(jobs, suspended, named, names, leaving, count, firstReady)
+  entries, ids, reply, plain, ranked, chosen =
+    chooseByName(jobs, suspended, named, names, leaving, count, maxBytes, firstReady)
+  isCut = chosen.isCut
+  for i = 1, #ids do isMissing = isMissing or not reply[i] end
 elseif count > 0 then
   entries = firstReady(count)
-  reply = blobsOf(entries)
+  local n = readJobs(entries, maxBytes, firstRead)
+  if n < #entries then keepFirst(entries, n) end
 end
 local recorded
 if takes or maintenance ~= '' then
@@ -322,9 +359,10 @@ if takes or maintenance ~= '' then
   recorded = repeated(redis.call('SET', taken, took, 'PX', 600000, 'GET'))
 end
 if recorded then
-  ranked, plain, isRare, chosen = {}, 0, true, nil
-  entries = takeIdOf(recorded) == takeId and heldOf(leases, recorded) or {}
-  reply = blobsOf(entries)
+  -- The worker cannot tell whether the former call found more.
+  ranked, plain, isRare, chosen, isMissing, isCut = {}, 0, true, nil, false, true
+  entries, reply = takeIdOf(recorded) == takeId and heldOf(leases, recorded) or {}, {}
+  readJobs(entries, math.huge, 500)
 else
   if maintenance ~= '' then
     redis.call('HINCRBY', meta, 'completed', maintenance)
@@ -354,9 +392,7 @@ if #entries > 0 then
     n = n - 2
   end
   redis.call('ZADD', leases, unpack(members))
-  local missing = false
-  for i = 1, #ids do missing = missing or not reply[i] end
-  if missing then
+  if isMissing then
     local keptBlobs, keptEntries, keptIds = {}, {}, {}
     for i, entry in ipairs(entries) do
       if reply[i] then
@@ -386,7 +422,7 @@ local isMore = false
 local function isLeft()
   return chosen and chosen.isMore or redis.call('LLEN', waiting) + rankedLeft > plain + #ranked
 end
-if allowed > 0 and (isWoken or isLimited or onlySure or promoted > 0 or #ready > 0) then
+if allowed > 0 and (isWoken or isLimited or onlySure or isCut or promoted > 0 or #ready > 0) then
   isMore = isLeft()
   if isMore then wakeWorker(wake) end
 end
@@ -455,7 +491,7 @@ reply[n + 2] = records
 reply[n + 3] = table.concat(refused, '\n')
 reply[n + 4] = table.concat(reclaimed, '\n')
 -- Under a limit a worker with free handlers waits: it is woken when another job may begin.
-local isMoreAhead = onlySure and isMore and not isLimited
+local isMoreAhead = isMore and (isCut or onlySure and not isLimited)
 reply[n + 5] =
   string.format('%s %.0f %.0f %d %d %.0f', micros, nextDue, nextEnd, promoted, isMoreAhead and 1 or 0, nextStart)
 return reply

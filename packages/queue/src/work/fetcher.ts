@@ -10,6 +10,7 @@ import type { Recorder } from "./history.js";
 import { JobLeases } from "./leases.js";
 import { Maintenance } from "./maintenance.js";
 import { Returns } from "./returns.js";
+import { Room } from "./room.js";
 import { jobsOf, type TakenJob } from "./taken.js";
 import { Takes } from "./takes.js";
 import { Timekeeper } from "./timekeeper.js";
@@ -41,7 +42,6 @@ export interface FetcherHost {
 const maxInFlight = 2;
 /** Replies with more than 250 jobs delay everything else on the connection. */
 const maxTaken = 250;
-const maxTakenBytes = 4 * 1_024 * 1_024;
 export const nothing: Demand = { count: 0, sure: 0 };
 
 /**
@@ -74,8 +74,7 @@ export class Fetcher {
   #immediate: NodeJS.Immediate | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
   #failures = 0;
-  /** The average size of a job, in bytes. */
-  #blobBytes = 1_024;
+  readonly #room: Room;
   readonly #rest = new Condition(() => this.#isSettled);
   /** Since it was stopped, no call under way takes jobs, and those that were handed back are ready; or it takes again. */
   readonly stopped: Condition = new Condition(() => this.#isTaking || this.#hasNoTake);
@@ -91,7 +90,8 @@ export class Fetcher {
       isCancelled ? host.cancelled(job) : host.lost(job),
     );
     this.#returns = new Returns(commands, this.leases, () => this.#lookAtRest());
-    this.#takes = new Takes(commands, () => this.#proceed());
+    this.#room = new Room(queue.maxPayloadBytes, queue.deadlineMs);
+    this.#takes = new Takes(commands, this.#room, () => this.#proceed());
     this.#maintenance = new Maintenance(leaseMs, () => this.pump());
     this.#timekeeper = new Timekeeper(leaseMs, () => this.#look());
     this.#waiter = new Waiter(commands, (takeId) => this.#takes.lose(takeId));
@@ -199,9 +199,8 @@ export class Fetcher {
   }
 
   #wanted(ending: number): Demand {
-    const most = Math.max(1, Math.min(maxTaken, Math.floor(maxTakenBytes / this.#blobBytes)));
     const { count, sure } = this.#host.demand(this.#pending, ending);
-    return { count: Math.min(this.#isLimited ? sure : count, most), sure: Math.min(sure, most) };
+    return { count: Math.min(this.#isLimited ? sure : count, maxTaken), sure: Math.min(sure, maxTaken) };
   }
 
   #request({ count, sure }: Demand, isWoken: boolean): StepRequest {
@@ -211,7 +210,8 @@ export class Fetcher {
     const mayCount = this.#takes.hasFree && !(isWoken && this.#maintenance.completed > 0);
     const maintenance = mayCount ? this.#maintenance.take(!this.#isTaking) : "";
     const { leaseMs } = this.#settings;
-    return { takeId: this.#takes.begin(), count, sure, leaseMs, flags, bounds: this.#bounds, maintenance };
+    const room = this.#room.of(count);
+    return { takeId: this.#takes.begin(), count, sure, room, leaseMs, flags, bounds: this.#bounds, maintenance };
   }
 
   async #call(wanted: Demand): Promise<void> {
@@ -326,9 +326,7 @@ export class Fetcher {
     if (!isTimed && take.leaseUntil - take.receivedAt < leaseMs / 2) return this.#takes.lose(takeId);
     const jobs = jobsOf(reply, take, this.#received);
     this.#received += jobs.length;
-    const bytes = jobs.reduce((sum, { blob }) => sum + blob.length, 0);
-    // A moving average over about 64 jobs.
-    this.#blobBytes += (bytes / jobs.length - this.#blobBytes) * Math.min(1, jobs.length / 64);
+    this.#room.received(reply.blobs, request.flags.includes("w") ? 0 : take.receivedAt - sentAt);
     this.leases.hold(jobs);
     if (this.#isTaking) this.#host.deliver(jobs);
     else void this.handBack(jobs);

@@ -1,5 +1,6 @@
 import { counted, randomText } from "../add/ids.js";
 import type { QueueCommands } from "../commands.js";
+import type { Room } from "./room.js";
 import { slots, takeIdWidth, workerWidth } from "./take-id.js";
 
 const mostNumbers = 36 ** (takeIdWidth - workerWidth);
@@ -10,6 +11,7 @@ const mostNumbers = 36 ** (takeIdWidth - workerWidth);
  */
 export class Takes {
   readonly #commands: QueueCommands;
+  readonly #room: Room;
   readonly #onRecovered: () => void;
   #worker = randomText(workerWidth);
   #count = 0;
@@ -19,8 +21,9 @@ export class Takes {
   #isRecovering = false;
 
   /** `onRecovered`: all lost takes are undone. */
-  constructor(commands: QueueCommands, onRecovered: () => void) {
+  constructor(commands: QueueCommands, room: Room, onRecovered: () => void) {
     this.#commands = commands;
+    this.#room = room;
     this.#onRecovered = onRecovered;
   }
 
@@ -54,6 +57,8 @@ export class Takes {
 
   /** The reply of a call was lost, and the call may have taken jobs. Its id is kept until they have been handed back. */
   lose(takeId: string): void {
+    // It may have been too large for the connection.
+    this.#room.halve();
     this.#lost.add(takeId);
     if (!this.#isRecovering) void this.#recover();
   }
