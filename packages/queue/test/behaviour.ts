@@ -764,6 +764,27 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(seen).toEqual(ids.toSorted().toReversed());
       });
 
+      it("reads no more of large dead letters than were requested, and all of them page by page", async () => {
+        const queue = make();
+        const { dead, jobs } = fixture().keysOf();
+        const ids = Array.from({ length: 12 }, (_, n) => `id-${String(n).padStart(2, "0")}`);
+        for (const [n, id] of ids.entries()) {
+          await fixture().db.zadd(dead, Math.floor(n / 3), id);
+          await fixture().db.hset(jobs, id, `k1 job\n"${"x".repeat(400_000)}"`);
+        }
+        const sentBytes = async (): Promise<number> => {
+          const stats = await (await fixture().nodeOf()).call("INFO", "stats");
+          return Number(/total_net_output_bytes:(\d+)/.exec(String(stats))![1]);
+        };
+        const before = await sentBytes();
+        expect(await queue.deadLetters({ count: 1 })).toMatchObject([{ id: "id-11" }]);
+        expect((await sentBytes()) - before).toBeLessThan(500_000);
+        const all = await queue.deadLetters({ count: 100 });
+        expect(all.map(({ id }) => id)).toEqual(ids.toReversed());
+        const request = { latest: "+inf", start: 0, name: "", count: 50 };
+        expect(await scripts.letters.run(redis.client, fixture().keysOf(), request)).toHaveLength(3);
+      });
+
       it("spreads redriven jobs over the given time", async () => {
         const queue = make();
         queue.work({});
@@ -1433,7 +1454,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: reschedule, args: [id, "d600000"], seed: onlyRanked },
         { script: find, args: [id], seed },
         { script: limit, args: ["0", "", "", `other 2 0`, String(Date.now() * 1_000)], seed },
-        { script: letters, args: ["+inf", 0, ""], seed },
+        { script: letters, args: ["+inf", 0, "", 5], seed },
         { script: list, args: ["ids", "start", 0, 10, ""], seed },
         { script: overview, args: [], seed },
         { script: scan, args: ["jobs", "0"], seed: withStray },

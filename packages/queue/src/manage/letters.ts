@@ -68,6 +68,9 @@ const letterOf = ({ id, diedAt, blob, record }: StoredLetter): DeadLetter => ({
   ...factsOf(blob, record),
 });
 
+/** The most letters that one call reads. */
+const maxLetters = 50;
+
 /** Where a page ended. */
 type Position = Pick<DeadLetter, "id" | "diedAt">;
 
@@ -80,9 +83,11 @@ export const readLetters = async (
 ): Promise<DeadLetter[]> => {
   const found: DeadLetter[] = [];
   let last = position;
-  for (let start = 0; ;) {
+  // Each page begins with the letters of the instant at which the one before ended, which may be many.
+  for (let [start, again] = [0, position ? 1 : 0]; ; again = 2 * again + 1) {
     const latest = last?.diedAt;
-    const page = await commands.run(letters, { latest: latest ?? "+inf", start, name });
+    const wanted = Math.min(maxLetters, count - found.length + again);
+    const page = await commands.run(letters, { latest: latest ?? "+inf", start, name, count: wanted });
     for (const letter of page) {
       const isOlder = !last || letter.diedAt < last.diedAt;
       if (!isOlder && (letter.diedAt > last!.diedAt || compare(letter.id, last!.id) >= 0)) continue;

@@ -286,7 +286,7 @@ export const letters = defineScript({
   name: "queue.letters",
   source: lettersSource,
   keys: ["jobs", "failures", "dead"],
-  args: ["latest", "start", "name"],
+  args: ["latest", "start", "name", "count"],
   readonly: true,
   bytes: true,
   reply: (raw): readonly StoredLetter[] => {

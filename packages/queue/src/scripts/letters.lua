@@ -7,22 +7,27 @@
 -- ARGV[1]  latest    string   epoch ms: only letters that died at this instant or before; `+inf`: all
 -- ARGV[2]  start     integer  how many of these to skip
 -- ARGV[3]  name      string   only letters of jobs of this name, as their headers have it; empty: all
+-- ARGV[4]  count     integer  how many of them to read at most, up to 50; fewer if they have more than 1 MiB
 --
--- Reply     {id, diedAt, blob, record, …}  four for each of at most 50; the blob of a letter of another name is empty
+-- Reply     {id, diedAt, blob, record, …}  four for each of at most 50 letters at which it looked; the blob of one of another name is empty
 local jobs = KEYS[1]
 local failures = KEYS[2]
 local dead = KEYS[3]
 local latest = ARGV[1]
 local start = ARGV[2]
 local name = ARGV[3]
+local count = tonumber(ARGV[4])
 
 local found = redis.call('ZREVRANGEBYSCORE', dead, latest, '-inf', 'WITHSCORES', 'LIMIT', start, 50)
-local reply = {}
+local reply, shown, bytes = {}, 0, 0
 for i = 1, #found, 2 do
+  if shown == count or bytes > 1048576 then break end
   local n = #reply
-  local blob = redis.call('HGET', jobs, found[i]) or '\n'
+  local blob, record = redis.call('HGET', jobs, found[i]) or '\n', redis.call('HGET', failures, found[i]) or ''
+  local isWanted = name == '' or string.match(blob, '^%S+ (%S+)') == name
   reply[n + 1], reply[n + 2] = found[i], found[i + 1]
-  reply[n + 3] = (name == '' or string.match(blob, '^%S+ (%S+)') == name) and blob or ''
-  reply[n + 4] = redis.call('HGET', failures, found[i]) or ''
+  reply[n + 3], reply[n + 4] = isWanted and blob or '', isWanted and record or ''
+  if isWanted then shown = shown + 1 end
+  bytes = bytes + #blob + #record
 end
 return reply

@@ -33,5 +33,6 @@ end, function(entry, at)
   local header = string.match(blob, '^[^\n]*')
   if name ~= '' and string.match(header, '^%S+ (%S+)') ~= name then return nil, #blob end
   local bytes = string.format('%d', math.max(0, #blob - #header - 1))
-  return { id, at, header, bytes, redis.call('HGET', failures, id) or '' }, #blob
+  local record = redis.call('HGET', failures, id) or ''
+  return { id, at, header, bytes, record }, #blob + #record
 end)
