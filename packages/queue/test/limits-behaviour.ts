@@ -162,6 +162,17 @@ export const limitsBehaviour = (mode: RedisMode): void => {
         await fixture.untilEmpty();
       });
 
+      it("does not count jobs that expired, or that cannot be read", async () => {
+        const [queue, runs] = [make({ expiresMs: 600_000 }), new Runs()];
+        await setLimits(redis.client, address(), { rate: { count: 2, perMs: 3_600_000, burst: 2 } });
+        const ids = await queue.addAll(Array.from({ length: 7 }, (_, data) => ({ name: "job", data })));
+        for (const id of ids.slice(0, 4)) await fixture.age(id);
+        await fixture.db.hset(fixture.keysOf().jobs, ids[4]!, "damaged");
+        work(queue, runs.handler, { concurrency: 2 });
+        await runs.until(2);
+        expect(runs.data).toEqual([5, 6]);
+      });
+
       it("lets delayed jobs become ready, keeps the order, can be removed, and holds up no close", async () => {
         const [queue, runs] = [make(), new Runs()];
         await setLimits(redis.client, address(), { rate: { count: 1, perMs: 3_600_000 } });

@@ -373,7 +373,7 @@ describe("step", () => {
     expect(await redis.client.exists(keys().limits)).toBe(0);
   });
 
-  it("goes on with its rate when the same one is set again, and begins another with a full bucket", async () => {
+  it("lets no further job begin when its rate is changed, and begins the first one with a full bucket", async () => {
     const fullAt = (): Promise<string | null> => redis.client.hget(keys().limits, "fullAt");
     await addSome(a, b, c);
     await limits({ rate: "1 2000000 1" });
@@ -381,8 +381,32 @@ describe("step", () => {
     const before = await fullAt();
     await limits({ rate: "1 2000000 1" });
     expect([await fullAt(), (await run(2, { count: 1 })).entries]).toEqual([before, []]);
-    await limits({ rate: "1 1000000 1" });
-    expect((await run(3, { count: 1 })).entries).toEqual([b]);
+    for (const [n, rate] of ["2 2000000 2", "1 1000000 1", "1 2000000 1000"].entries()) {
+      await limits({ rate });
+      expect((await run(3 + n, { count: 1 })).entries).toEqual([]);
+    }
+  });
+
+  it("keeps what is left of a rate when it is changed, as far as it fits", async () => {
+    await addSome(a, b, c);
+    await limits({ rate: "10 20000000 3" });
+    expect((await run(1, { count: 1 })).entries).toEqual([a]);
+    await limits({ rate: "20 20000000 9" });
+    await limits({ rate: "10 20000000 1" });
+    await limits({ rate: "10 20000000 9" });
+    expect((await run(2, { count: 2 })).entries).toEqual([b]);
+  });
+
+  it("gives a job that ends without having begun back to the rate, once", async () => {
+    await addSome(a, b, c);
+    await limits({ rate: "1 2000000 1" });
+    await run(1, { count: 1 });
+    for (let n = 0; n < 2; n++) await run(2, { others: [[takeId(1) + a, "du", "e"]] });
+    expect((await run(3, { count: 2 })).entries).toEqual([b]);
+    await run(4, { others: [[takeId(3) + b, "60000u", "1\t0\t{}"]] });
+    expect((await run(5, { count: 2 })).entries).toEqual([c]);
+    await run(6, { others: [[takeId(5) + c, "0", "1\t0\t{}"]] });
+    expect((await run(7, { count: 2 })).entries).toEqual([]);
   });
 
   it("keeps to the rate of the queue, replies when the next job may begin, and does not count jobs that went back", async () => {
@@ -409,11 +433,9 @@ describe("step", () => {
     expect((await run(6, { count: 3 })).entries).toEqual([]);
     await limits({ rate: "2 2000000 2" });
     expect((await run(7, { count: 3 })).entries).toEqual([]);
-    await limits({ rate: "3 2000000 1" });
-    expect((await run(8, { count: 3 })).entries).toEqual([b]);
     await limits({ rate: "0" });
     expect(await redis.client.exists(keys().limits)).toBe(0);
-    expect(await run(9, { count: 3 })).toMatchObject({ entries: [c], nextStart: undefined });
+    expect(await run(9, { count: 3 })).toMatchObject({ entries: [b, c], nextStart: undefined });
   });
 
   it("moves 100 jobs of stopped names a step, wakes a worker to go on, and takes the first job behind them", async () => {

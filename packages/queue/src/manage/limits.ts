@@ -52,8 +52,9 @@ interface QueueLimits {
    */
   readonly concurrency?: number | null | undefined;
   /**
-   * How often jobs may begin. A job counts when a worker takes it, unless it goes back before its handler began. Null also ends the wait that a
-   * handler requested by a RateLimitError. Another rate than before begins with a full burst.
+   * How often jobs may begin. A job counts when its handler begins: one that expired, cannot run or goes back before does not. The first
+   * rate begins with a full burst. Another one goes on with what is left of the burst, so that changes let no further job begin. Null also
+   * ends the wait that a handler requested by a RateLimitError.
    *
    * @default as it is; at first unlimited
    */

@@ -1,4 +1,5 @@
 import { defineScript } from "@kit/core";
+import bucketSource from "../scripts/bucket.lua";
 import cancelSource from "../scripts/cancel.lua";
 import entriesSource from "../scripts/entries.lua";
 import drainSource from "../scripts/drain.lua";
@@ -318,7 +319,7 @@ export const reschedule = defineScript({
 /** Changes the limits of a queue. See `limit.lua`. */
 export const limit = defineScript({
   name: "queue.limit",
-  source: [entriesSource, readySource, eventsSource, limitSource],
+  source: [entriesSource, readySource, bucketSource, eventsSource, limitSource],
   keys: ["limits", "wake", "events", "named", "changed"],
   args: ["paused", "concurrency", "rate", "names", "askedAt"],
   idempotent: true,

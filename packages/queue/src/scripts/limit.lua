@@ -98,9 +98,18 @@ if paused == '1' and not wasPaused then
 end
 if paused == '0' and wasPaused then tell('resumed') end
 if concurrency ~= '' and concurrency ~= '0' then redis.call('HSET', limits, 'concurrency', concurrency) end
--- Another rate begins with a full bucket.
-if rate ~= '' and rate ~= '0' and redis.call('HGET', limits, 'rate') ~= rate then
-  redis.call('HSET', limits, 'rate', rate, 'fullAt', '0')
+-- The first rate begins with a full bucket; another one with as many pieces as are there, so that a change lets no further job begin.
+if rate ~= '' and rate ~= '0' then
+  local former, fullAt = unpack(redis.call('HMGET', limits, 'rate', 'fullAt'), 1, 2)
+  if former ~= rate then
+    local piece, full = bucketOf(rate, '0', micros)
+    local pieces = full / piece
+    if former then
+      local formerPiece, formerFull, missing = bucketOf(former, fullAt, micros)
+      pieces = math.min(pieces, (formerFull - missing) / formerPiece)
+    end
+    redis.call('HSET', limits, 'rate', rate, 'fullAt', string.format('%.0f', micros + full - pieces * piece))
+  end
 end
 -- The workers look what they may do now. Where there was no limit and is none, nothing has changed.
 if redis.call('EXISTS', limits) == 1 then wakeWorker(wake) end

@@ -31,9 +31,10 @@
 -- ARGV[9]   done         string   members of `leases` whose jobs are done, one per line; made ids only, which are never reused
 -- ARGV[n]   others       string   `member verdict record answer` of each other job that ended: its member; `d` for done, `x` for dead, both
 --                                 with a `k` if it may have a successor; ms until the next attempt, with an `s` in front if it was snoozed;
---                                 or `h500`: no job begins for so many ms, and this one is the first; its new record for `failures`; of
---                                 one that is done empty, or `e` if it expired; the reply for its caller, empty if no call waits: which
---                                 of `replies`, its channel, its name, the outcome
+--                                 or `h500`: no job begins for so many ms, and this one is the first; a `u` behind any of these: it was
+--                                 taken under limits and did not begin, so it does not count for the rate; its new record for
+--                                 `failures`; of one that is done empty, or `e` if it expired; the reply for its caller, empty if no
+--                                 call waits: which of `replies`, its channel, its name, the outcome
 --
 -- Reply     {blob, …, entries, records, refused, reclaimed, state}: the jobs that were taken, in order (of a repeat: those still leased);
 --           their entries, one per line; their records in `failures`, one per line, empty if no job has one; members whose ends are
@@ -150,7 +151,7 @@ local function notify(id, answer)
   ids[#ids + 1] = id
 end
 
-local mayHaveDied = false
+local mayHaveDied, unbegun = false, 0
 for i = 1, #others, 4 do
   local member, verdict, record, answer = unpack(others, i, i + 3)
   local entry = leasedEntry(member)
@@ -160,6 +161,10 @@ for i = 1, #others, 4 do
   else
     isEnding[member] = true
     endedMembers[#endedMembers + 1] = member
+    if string.byte(verdict, -1) == 117 then
+      verdict = string.sub(verdict, 1, -2)
+      unbegun = unbegun + 1
+    end
     if string.byte(verdict, 2) == 107 then
       verdict = string.sub(verdict, 1, 1)
       releaseSuccessor(jobs, delayed, wake, id)
@@ -264,6 +269,7 @@ if heldUntil > now then allowed = 0 end
 local piece, full, missing
 if rate then
   piece, full, missing = bucketOf(rate, fullAt, tonumber(micros))
+  missing = math.max(0, missing - unbegun * piece)
   allowed = math.min(allowed, math.max(0, math.floor((full - missing) / piece + 0.000001)))
 end
 if isLimited then count = math.min(sure, count, allowed) end
@@ -411,12 +417,11 @@ if #entries > 0 then
   end
   if string.find(flags, 's', 1, true) then watchLeases(meta, wake, now, leaseMs) end
 end
-if not recorded then
-  allowed = allowed - #entries
-  if rate and #entries > 0 then
-    missing = missing + #entries * piece
-    redis.call('HSET', limits, 'fullAt', string.format('%.0f', micros + missing))
-  end
+local begun = recorded and 0 or #entries
+allowed = allowed - begun
+if rate and begun + unbegun > 0 then
+  missing = missing + begun * piece
+  redis.call('HSET', limits, 'fullAt', string.format('%.0f', micros + missing))
 end
 local isMore = false
 local function isLeft()

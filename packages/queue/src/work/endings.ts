@@ -73,7 +73,8 @@ const isSimple = ({ job, verdict, record, outcome }: Ending): boolean =>
   verdict === "done" && record === "" && outcome === undefined && !job.header.keepsLast && isMade(job.id);
 
 /** The `verdict` of `step.lua`. */
-const verdictOf = ({ job, verdict, isSnoozed, isHeld }: Ending): string | number => {
-  if (typeof verdict === "number") return `${isHeld ? "h" : isSnoozed ? "s" : ""}${String(verdict)}`;
-  return `${verdict === "done" ? "d" : "x"}${job.header.keepsLast ? "k" : ""}`;
+const verdictOf = ({ job, verdict, isSnoozed, isHeld }: Ending): string => {
+  const unbegun = job.isLimited && (job.hasHandler === undefined || job.isInvalid) ? "u" : "";
+  if (typeof verdict === "number") return `${isHeld ? "h" : isSnoozed ? "s" : ""}${String(verdict)}${unbegun}`;
+  return `${verdict === "done" ? "d" : "x"}${job.header.keepsLast ? "k" : ""}${unbegun}`;
 };
