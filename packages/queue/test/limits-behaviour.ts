@@ -253,6 +253,36 @@ export const limitsBehaviour = (mode: RedisMode): void => {
       });
     });
 
+    describe("a handler of another worker that wants that no job begins", () => {
+      it("is heard with the next reply: jobs that were taken ahead go back", async () => {
+        const queue = make();
+        const { limits, leases } = fixture.keysOf();
+        let [began, beganBefore, ended] = [0, 0, latch()];
+        ended.open();
+        const worker = work(
+          queue,
+          async () => {
+            began++;
+            // Until the reply to the end of the job before.
+            await ended.promise;
+            ended = latch();
+            // Quick jobs let the worker take ahead.
+            if (beganBefore > 0 || (await fixture.db.zcard(leases)) < 5) return;
+            // As the step of another worker does.
+            await fixture.db.hset(limits, "heldUntil", String(Date.now() + 3_600_000));
+            beganBefore = began;
+          },
+          { concurrency: 1 },
+        );
+        worker.on("completed", () => ended.open());
+        await queue.addAll(Array.from({ length: 500 }, (_, data) => ({ name: "job", data })));
+        await eventually(async () => expect([beganBefore > 0, await fixture.db.zcard(leases)]).toEqual([true, 0]));
+        expect(began - beganBefore).toBeLessThanOrEqual(1);
+        await setLimits(redis.client, address(), { rate: null });
+        await fixture.untilEmpty();
+      });
+    });
+
     describe("a pause", () => {
       it("lets running jobs finish and none begin, for all workers, until the queue is resumed", async () => {
         const [queue, runs, held] = [make(), new Runs(), latch()];

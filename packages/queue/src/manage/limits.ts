@@ -164,8 +164,8 @@ export const setLimits = async (redis: RedisLike, address: QueueAddress, limits:
 
 /**
  * Pauses a queue for all workers, until `resumeQueue()`, also across restarts of workers and server. Running jobs finish. Adds go on, and
- * delayed jobs become ready when they are due, but none begins. A worker may have taken jobs ahead, some 50 ms of its work: it begins them,
- * or hands them back, within about 200 ms. A queue can be paused before its first add. Pausing it again changes nothing.
+ * delayed jobs become ready when they are due, but none begins. A worker may have taken jobs ahead: it hands them back when its next job ends,
+ * or after about 200 ms. Until then a free handler may begin one. A queue can be paused before its first add. Pausing it again changes nothing.
  *
  * With `name` only the jobs of that name are paused, and their `concurrency` stays. Others pass them. A pause of the queue and one of a name do
  * not know each other: each has an end of its own.

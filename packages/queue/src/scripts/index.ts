@@ -140,6 +140,8 @@ export interface StepReply {
    * has no limits. With limits a step takes no jobs ahead.
    */
   readonly nextStart: number | undefined;
+  /** No job may begin: the queue is paused, or a handler threw a RateLimitError. */
+  readonly isStopped: boolean;
 }
 
 const instant = (ms: number): number | undefined => (ms === -2 ? undefined : ms === -1 ? Infinity : ms);
@@ -158,7 +160,7 @@ const reclaimedOf = (line: string): Reclaimed => {
 const decodeStep = (raw: unknown): StepReply => {
   const all = raw as Buffer[];
   const [entries, records, refused, reclaimed, state] = all.splice(-5);
-  const [nowMicros = 0, nextDue = -2, nextEnd = -2, promoted = 0, isMore = 0, nextStart = -2] = String(state)
+  const [nowMicros = 0, nextDue = -2, nextEnd = -2, promoted = 0, isMore = 0, nextStart = -2, isStopped] = String(state)
     .split(" ")
     .map(Number);
   const { lost, cancelled } = lostOf(refused);
@@ -175,6 +177,7 @@ const decodeStep = (raw: unknown): StepReply => {
     promoted,
     isMore: isMore === 1,
     nextStart: instant(nextStart),
+    isStopped: isStopped === 1,
   };
 };
 

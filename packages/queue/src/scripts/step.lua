@@ -40,8 +40,9 @@
 --           their entries, one per line; their records in `failures`, one per line, empty if no job has one; members whose ends are
 --           refused, since their leases had been reclaimed, one per line, with a tab and `cancelled` if their jobs were cancelled;
 --           members that this call reclaimed, one per line, each with a blank and its crashes, then `x` if it is dead, or `gone` if
---           there is no such job; `now nextDue nextEnd promoted isMore nextStart` in epoch microseconds (0: idle) and ms, -1 for none,
---           -2 for not looked; `nextStart`: when a ready job may begin if only time keeps it from that; -2: the queue has no limits
+--           there is no such job; `now nextDue nextEnd promoted isMore nextStart isStopped` in epoch microseconds (0: idle) and ms, -1 for none,
+--           -2 for not looked; `nextStart`: when a ready job may begin if only time keeps it from that; -2: the queue has no limits;
+--           `isStopped`: 1 if no job may begin, since the queue is paused, or a handler wanted that
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -92,7 +93,7 @@ local isMaintained = maintenance ~= '' and (maintenance ~= '0' or redis.call('EX
 if isWoken and not isMaintained and redis.call('EXISTS', waiting, prioritised, delayed, leases, suspended) == 0 then
   repeated(redis.pcall('SET', taken, takeId .. '\n', 'PX', 600000, 'GET'))
   if string.find(flags, 't', 1, true) then readClock() end
-  return { '', '', '', '', micros .. ' -1 -1 0 0 -2' }
+  return { '', '', '', '', micros .. ' -1 -1 0 0 -2 0' }
 end
 
 readClock()
@@ -499,4 +500,5 @@ reply[n + 4] = table.concat(reclaimed, '\n')
 local isMoreAhead = isMore and (isCut or onlySure and not isLimited)
 reply[n + 5] =
   string.format('%s %.0f %.0f %d %d %.0f', micros, nextDue, nextEnd, promoted, isMoreAhead and 1 or 0, nextStart)
+  .. ((paused or heldUntil > now) and ' 1' or ' 0')
 return reply

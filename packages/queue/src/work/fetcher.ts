@@ -31,6 +31,8 @@ export interface FetcherHost {
   /** The server has ended the job. Not accepted: it refused, since it had taken the lease back. */
   ended(ending: Ending, isAccepted: boolean): void;
   lost(job: TakenJob): void;
+  /** No job of the queue may begin now. */
+  stopped(): void;
   /** The job was cancelled. If its end was sent, the server refused that. */
   cancelled(job: TakenJob): void;
   /** The queue is empty or the server cannot be reached: the fetcher waits. */
@@ -317,6 +319,7 @@ export class Fetcher {
       this.#timekeeper.observe(reply, marker);
       this.#timekeeper.observeStart(reply, request.count > 0);
     }
+    if (reply.isStopped) this.#host.stopped();
     if (reply.entries.length === 0) return;
     if (request.flags.includes("s")) this.#maintenance.announced();
     const { takeId, leaseMs } = request;

@@ -93,6 +93,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
         this.#prefetched.settled(ending.job);
       },
       lost: (job) => fates.lost(job),
+      stopped: () => void this.#fetcher.handBack(this.#prefetched.clear()),
       cancelled: (job) => {
         fates.cancelled(job);
         this.#prefetched.settled(job);
