@@ -13,6 +13,7 @@ import {
 import * as vitest from "vitest";
 import { describe, expect, it, vi } from "vitest";
 import { CounterOverflowError, type Entry, type Stats, StatsTimeError } from "../src/index.js";
+import { newestFirst } from "../src/messages/entry.js";
 import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
 import { drops, type Fixture, fixtureOf } from "./harness.js";
@@ -549,6 +550,27 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("messages", () => {
+      it("are read in pages that are bounded by bytes, in order, and complete", async () => {
+        const stats = make();
+        const log = stats.messages("long", { maxTextBytes: 200_000, keepEntries: 100 });
+        for (let n = 0; n < 60; n++) {
+          log.log(n % 3 === 0 ? "error" : "warn", `${String(n).padStart(2, "0")} ${"x".repeat(180_000)}`);
+          if (n % 10 === 9) await stats.flush();
+        }
+        const sizes: number[] = [];
+        const entries: Entry[] = [];
+        for (let before: string | undefined, more = true; more;) {
+          const page = await log.recent({ before });
+          sizes.push(page.entries.length);
+          entries.push(...page.entries);
+          ({ next: before } = page);
+          more = before !== undefined;
+        }
+        expect(Math.max(...sizes)).toBeLessThan(30);
+        expect(new Set(entries.map(({ text }) => text.slice(0, 2))).size).toBe(60);
+        expect(entries.map(({ id }) => id)).toEqual(entries.toSorted(newestFirst).map(({ id }) => id));
+      });
+
       it("store an entry and count it by one call; levels by name and number, pages, fields", async () => {
         const stats = make();
         const log = stats.messages("checkout", { keepEntries: 3 });

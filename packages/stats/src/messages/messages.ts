@@ -89,7 +89,8 @@ export class Messages {
 
   /**
    * The last entries, the newest first: of one level, or of all from `minLevel` on. Entries of different levels with
-   * the same instant are in the order of their levels.
+   * the same instant are in the order of their levels. A page of long texts has fewer entries than `limit`, since one call reads about 4 MiB:
+   * `next` shows whether others follow.
    *
    * @throws {TypeError | RangeError} an option is invalid.
    * @throws {KitUnavailableError} no server answered in time.
@@ -101,10 +102,19 @@ export class Messages {
       const ends = wanted.map((name) => endOf(name, before));
       const streams = wanted.map((name) => this.outbox.keys.log(name));
       const { values } = await this.#shared.commands.read(scripts.newest, streams, ["newest", limit + 1, ...ends]);
-      const entries = values.flatMap((raw, index) => raw.map((one) => entryOf(wanted[index] ?? "info", one)));
+      const cut = new Set<string>();
+      const entries = values.flatMap((raw, index) =>
+        raw.map((one) => {
+          const entry = entryOf(wanted[index] ?? "info", one);
+          if (one.fields.size === 0) cut.add(entry.id);
+          return entry;
+        }),
+      );
       entries.sort(newestFirst);
-      const page = entries.slice(0, limit);
-      return { entries: page, next: entries.length > limit ? page.at(-1)?.id : undefined };
+      // What its level has behind one that is cut is not known.
+      const end = entries.findIndex(({ id }) => cut.has(id));
+      const page = entries.slice(0, end < 0 ? limit : Math.min(limit, end));
+      return { entries: page, next: entries.length > page.length ? page.at(-1)?.id : undefined };
     });
   }
 
@@ -120,7 +130,13 @@ export class Messages {
     const { minLevel, last, signal } = resolve("options", options, tailRules);
     yield* tailOf(this.outbox.keys, wantedLevels(undefined, minLevel), this.#shared, signal, async (ids) => {
       if (last === 0) return [];
-      const { entries } = await this.recent({ minLevel, limit: last });
+      const entries: Entry[] = [];
+      for (let before: string | undefined; entries.length < last;) {
+        const page = await this.recent({ minLevel, limit: last - entries.length, before });
+        entries.push(...page.entries);
+        before = page.next;
+        if (before === undefined) break;
+      }
       return entries.filter(({ id }) => isUpTo(id, ids)).toReversed();
     });
   }

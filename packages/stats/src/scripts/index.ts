@@ -74,6 +74,7 @@ export const index = defineScript({
 /** An entry of a stream. */
 export interface RawEntry {
   readonly id: string;
+  /** None if there was no room for it in the reply. */
   readonly fields: ReadonlyMap<string, string>;
 }
 
