@@ -54,6 +54,15 @@ describe("config: entries and histories that were spoilt", () => {
     expect((await config.rollback(1)).revision).toBe(3);
   });
 
+  it("a history has as many large writes as fit in a reply, and a rollback finds those behind them", async () => {
+    const config = await fixture.ready({ default: first });
+    await config.set(first);
+    const large = JSON.stringify("x".repeat(1_500_000));
+    for (let n = 0; n < 5; n++) await redis.client.lpush(fixture.keyOf("history"), `1\t7\t1\top\tada\t${large}`);
+    expect((await config.history()).map(({ revision }) => revision)).toEqual([7, 7, 7]);
+    expect((await config.rollback(1)).revision).toBe(2);
+  });
+
   it("a write is found by its operation id among the last maxHistory writes, and gives the first one's answer", async () => {
     const config = await fixture.ready({ default: first, maxHistory: 2 });
     const written = await config.set(first, { op: "one" });

@@ -42,7 +42,7 @@ export class ConfigCommands {
     return { deadline: Deadline.in(deadlineMs), signal: [signal, this.life.signal] };
   }
 
-  history(limit: number, options: Question): Promise<readonly scripts.KeptEntry[]> {
-    return scripts.history.run(this.context, this.#keys, { limit }, options);
+  history(limit: number, revision: number | "", options: Question): Promise<readonly scripts.KeptEntry[]> {
+    return scripts.history.run(this.context, this.#keys, { limit, revision }, options);
   }
 }

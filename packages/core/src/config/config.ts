@@ -173,14 +173,14 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * The last writes, the newest first. Damaged lines are left out.
+   * The last writes, the newest first; of large values only as many as fit in about 4 MiB. Damaged lines are left out.
    *
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async history(options: HistoryOptions = {}): Promise<readonly ConfigRevision[]> {
     const { limit, ...resolved } = callSettings(options, historyRules, this.#commands.settings);
     return await this.#call("config.history", async () => {
-      const kept = await this.#commands.history(limit, resolved);
+      const kept = await this.#commands.history(limit, "", resolved);
       const read = await Promise.allSettled(
         kept.map(async ({ version, author, text }) => {
           const { value } = await contentOf(this.name, undefined, text);
@@ -202,8 +202,7 @@ export class Config<Value = unknown, Input = Value>
     const resolved = callSettings(options, setRules, this.#commands.settings);
     const deadline = Deadline.in(resolved.deadlineMs);
     return await this.#call("config.rollback", async () => {
-      const kept = await this.#commands.history(mostHistory, resolved);
-      const found = kept.find(({ version }) => version.revision === revision);
+      const [found] = await this.#commands.history(mostHistory, revision, resolved);
       if (!found) throw new ConfigMissingError(this.name, revision);
       const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
       return await this.#write(parseJson(this.name, found.text) as Input, { ...resolved, deadlineMs });

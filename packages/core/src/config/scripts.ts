@@ -62,7 +62,7 @@ export const history = defineScript({
   name: "config.history",
   source: historySource,
   keys: ["entry", "history"],
-  args: ["limit"],
+  args: ["limit", "revision"],
   readonly: true,
   reply: (raw): readonly KeptEntry[] =>
     (raw as unknown[]).flatMap((kept) => {
