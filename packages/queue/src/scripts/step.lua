@@ -314,36 +314,31 @@ local function readJobs(entries, most, slice)
     ids = {}
     for i = 1, #entries do ids[i] = (idOf(entries[i])) end
   end
-  local read, bytes = 0, 0
-  while read < #ids do
-    local found = redis.call('HMGET', jobs, unpack(ids, read + 1, math.min(#ids, read + slice)))
+  local all, read, bytes = #ids, 0, 0
+  while read < all do
+    local found = redis.call('HMGET', jobs, unpack(ids, read + 1, read + slice < all and read + slice or all))
     if read == 0 then reply = found end
     for i = 1, #found do
       local blob = found[i]
       if blob then bytes = bytes + #blob else isMissing = true end
       if bytes > most and read + i > 1 then return read + i - 1 end
-      reply[read + i] = blob
+      if read > 0 then reply[read + i] = blob end
     end
     read = read + #found
+    if read == all then break end
     slice = math.max(1, math.min(4 * read, math.floor((most - bytes) * read / math.max(1, bytes))))
   end
-  return #ids
-end
--- Leaves the jobs behind the first `n` where they are.
-local function keepFirst(entries, n)
-  isCut = true
-  plain = math.max(0, math.min(plain, n - urgent))
-  for _, list in ipairs({ entries, ids, reply }) do
-    for i = #list, n + 1, -1 do list[i] = nil end
-  end
-  for i = #ranked, n - plain + 1, -1 do ranked[i] = nil end
+  return all
 end
 local function firstReady(wanted)
   return rankedLeft > 0 and firstRanked(wanted) or firstWaiting(wanted)
 end
 local entries, chosen = {}, nil
-local maxBytes, firstRead = string.match(room, '^(%d+) (%d+)$')
-maxBytes, firstRead = tonumber(maxBytes or 4194304), tonumber(firstRead or 500)
+local maxBytes, firstRead = 4194304, 500
+if room ~= '' then
+  local most, slice = string.match(room, '^(%d+) (%d+)$')
+  maxBytes, firstRead = tonumber(most), tonumber(slice)
+end
 local leaving = {}
 if names then
   for member in pairs(isEnding) do leaving[#leaving + 1] = member end
@@ -358,7 +353,15 @@ if names or hasSuspended then
 elseif count > 0 then
   entries = firstReady(count)
   local n = readJobs(entries, maxBytes, firstRead)
-  if n < #entries then keepFirst(entries, n) end
+  if n < #entries then
+    -- The others stay where they are.
+    isCut = true
+    plain = math.max(0, math.min(plain, n - urgent))
+    for _, list in ipairs({ entries, ids, reply }) do
+      for i = #list, n + 1, -1 do list[i] = nil end
+    end
+    for i = #ranked, n - plain + 1, -1 do ranked[i] = nil end
+  end
 end
 local recorded
 if takes or maintenance ~= '' then
@@ -498,7 +501,9 @@ reply[n + 3] = table.concat(refused, '\n')
 reply[n + 4] = table.concat(reclaimed, '\n')
 -- Under a limit a worker with free handlers waits: it is woken when another job may begin.
 local isMoreAhead = isMore and (isCut or onlySure and not isLimited)
-reply[n + 5] =
-  string.format('%s %.0f %.0f %d %d %.0f', micros, nextDue, nextEnd, promoted, isMoreAhead and 1 or 0, nextStart)
-  .. ((paused or heldUntil > now) and ' 1' or ' 0')
+local isStopped = paused or heldUntil > now
+reply[n + 5] = string.format(
+  '%s %.0f %.0f %d %d %.0f %d',
+  micros, nextDue, nextEnd, promoted, isMoreAhead and 1 or 0, nextStart, isStopped and 1 or 0
+)
 return reply
