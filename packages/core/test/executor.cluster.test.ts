@@ -119,6 +119,21 @@ describe("executor on a Cluster", () => {
     context.detach();
   });
 
+  it("never lets a borrowed Cluster client send a change again whose reply is lost", async () => {
+    const { proxies, natMap } = await proxiedCluster(redis);
+    const client = redis.connect({}, { natMap });
+    const key = keyOn(1);
+    await append.run(client, { key }, { value: "-" });
+    proxies[1]!.down.cutNext = 1;
+    const error = await rejection(append.run(client, { key }, { value: "x" }, { deadlineMs: 600_000 }));
+    expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", retryable: false });
+    // A refusal is no lost reply: the change follows its slot.
+    const { slots } = client as unknown as { slots: string[][] };
+    slots[slotOf(key)] = slots[slotOf(keyOn(0))]!;
+    expect(await append.run(client, { key }, { value: "y" })).toBe("-xy".length);
+    expect(await redis.client.get(key)).toBe("-xy");
+  });
+
   it("waits for a killed node to come back, and never runs late what it gave up", async () => {
     const client = await own(redis);
     const keys = [0, 1, 2].map(keyOn);

@@ -117,6 +117,26 @@ describe("executor: lost replies", () => {
     await redis.client.del(redis.prefix);
   });
 
+  it("never lets a borrowed client send such a change again, and says at once that the reply is lost", async () => {
+    const proxy = await proxied(redis);
+    const inPipeline = { enableAutoPipelining: true, keyPrefix: `${redis.prefix}:` };
+    for (const [key, options] of [
+      [redis.prefix, {}],
+      ["own", inPipeline],
+    ] as const) {
+      const client = redis.connect({ host: "127.0.0.1", port: proxy.port, retryStrategy: () => 500, ...options });
+      await append.run(client, { key }, { value: "-" });
+      proxy.down.cutNext = 1;
+      const lost = rejection(append.run(client, { key }, { value: "x" }, { deadlineMs: 600_000 }));
+      expect(await lost).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", retryable: false });
+      expect(client.status).toBe("reconnecting");
+      // What the client repeats goes out before this.
+      expect(await append.run(client, { key }, { value: "y" })).toBe("-xy".length);
+      expect(await client.get(key)).toBe("-xy");
+      await client.del(key);
+    }
+  });
+
   it("does not call an outcome retryable whose operands were made for this call, though it sends them again itself", async () => {
     const proxy = await proxied(redis);
     const client = await own(redis, { url: proxy.url });

@@ -24,6 +24,7 @@ import {
   safeCause,
 } from "../base/errors.js";
 import { noAnswer } from "../connection/no-answer.js";
+import { sendOnce } from "../connection/once.js";
 import { endOf, isOwned } from "../connection/supervision.js";
 import { guardNode } from "../connection/topology.js";
 import { pause } from "../base/retry.js";
@@ -131,6 +132,8 @@ export class CommandExecutor {
   readonly #dropListeners = new Set<() => void>();
   readonly #isShared: boolean;
   #inFlight = 0;
+  /** For each command under way that is never sent again: ends it when its connection is lost. */
+  readonly #sentOnce = new Set<() => void>();
   readonly #writes = new WriteBatching();
   /**
    * How often a connection, or a reply with it, was lost; a Cluster client reports only lost replies. Commands that were under
@@ -224,9 +227,14 @@ export class CommandExecutor {
       call.signal?.throwIfAborted();
       if (this.#inFlight > 0 && this.#isShared) this.#writes.beforeCommand(stream);
       // ioredis throws for arguments that it cannot send: then nothing is under way.
-      const replying = call.bytes ? callForBytes(this.client, command, args) : this.client.call(command, ...args);
+      const send = (client: RedisLike): Promise<unknown> =>
+        call.bytes ? callForBytes(client, command, args) : client.call(command, ...args);
+      const once = this.#mayRepeat(call) ? sendOnce(this.client, send) : undefined;
+      const replying = once ? once.replying : send(this.client);
       this.#inFlight++;
+      if (once) this.#sentOnce.add(once.lose);
       const outcome = await new Flight(replying, call, this.#landed).outcome;
+      if (once) this.#sentOnce.delete(once.lose);
       if (outcome === "late") {
         const isUnresponsive = stream?.bytesRead === heard && performance.now() - sentAt >= unresponsiveMs;
         if (isOwned(this.client)) this.#replaceUnresponsive(isUnresponsive);
@@ -282,6 +290,11 @@ export class CommandExecutor {
   readonly #landed = (): void => {
     this.#inFlight--;
   };
+
+  /** Whether the client may send a command again that must have one effect. Our own clients, and those of a pool, never do. */
+  #mayRepeat({ mutates, idempotent }: Call): boolean {
+    return mutates && !idempotent && this.#isShared && !isOwned(this.client);
+  }
 
   /**
    * Whether the client gave the command up without sending it. A Cluster client of the caller's reports the same when it sent a
@@ -391,6 +404,8 @@ export class CommandExecutor {
 
   readonly #onDrop = (): void => {
     this.connectionEpoch++;
+    // A Cluster client goes on with its other nodes, and rejects the commands of a lost one itself.
+    if (!isClusterClient(this.client)) for (const lose of this.#sentOnce) lose();
     for (const look of [...this.#waiting]) look();
     for (const listener of this.#dropListeners) listener();
   };
