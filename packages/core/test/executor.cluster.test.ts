@@ -8,7 +8,7 @@ import { slotOf } from "../src/kernel/base/keyspace.js";
 import { optimistic } from "../src/transaction/optimistic.js";
 import { attach } from "../src/kernel/context/context.js";
 import { executorBehaviour } from "./executor-behaviour.js";
-import { endMigrations, own, proxiedCluster, rejection, until } from "./harness.js";
+import { deadPort, endMigrations, own, proxiedCluster, rejection, until } from "./harness.js";
 import { addOnce, append, putAll, read } from "./scripts.js";
 
 const redis = useRedis(vitest, { mode: "cluster" });
@@ -117,6 +117,19 @@ describe("executor on a Cluster", () => {
     expect(moved).toEqual({ value: "-x", attempts: 2 });
     expect(proxies[2]!.stats.accepted).toBeGreaterThan(accepted);
     context.detach();
+  });
+
+  it("notices that the owner ended a Cluster client while no node was there, though ioredis does not say so", async () => {
+    for (const end of ["disconnect", "quit"] as const) {
+      const client = new Cluster([{ host: "127.0.0.1", port: await deadPort() }], {
+        clusterRetryStrategy: () => 600_000,
+      });
+      client.on("error", () => undefined);
+      await until(() => client.status === "reconnecting");
+      const waiting = rejection(read.run(client, { key: redis.prefix }, {}, { deadlineMs: 600_000 }));
+      void client[end]();
+      expect(await waiting).toMatchObject({ code: "KIT_UNAVAILABLE", retryable: false });
+    }
   });
 
   it("never lets a borrowed Cluster client send a change again whose reply is lost", async () => {

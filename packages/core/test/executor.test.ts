@@ -57,6 +57,33 @@ describe("executor: a client that is not ready", () => {
     expect(error.message).toContain("has ended");
   });
 
+  it("notices that the owner ended a client while the server was away, though ioredis does not say so", async () => {
+    const server = await startRedis();
+    redis.defer(() => server.stop());
+    const [node] = server.nodes;
+    const key = redis.prefix;
+    for (const end of ["disconnect", "quit"] as const) {
+      const client = server.client({ retryStrategy: () => 600_000 });
+      client.on("error", () => undefined);
+      const context = attach(client);
+      expect(await read.run(context, { key }, {})).toBe("");
+      await node!.kill();
+      await until(() => client.status === "reconnecting");
+      const waiting = rejection(read.run(context, { key }, {}, { deadlineMs: 600_000 }));
+      const drops = new Promise<void>((resolve) => redis.defer(context.executor.onDrop(resolve)));
+      void client[end]();
+      expect(await waiting).toMatchObject({ code: "KIT_UNAVAILABLE", retryable: false });
+      await drops;
+      expect(context.executor.isEnded).toBe(true);
+      expect((await rejection(read.run(context, { key }, {}))).message).toContain("has ended");
+      await node!.start();
+      await client.connect();
+      expect(await read.run(context, { key }, {})).toBe("");
+      context.detach();
+      client.disconnect();
+    }
+  });
+
   it("says at once that a client which is subscribed takes no commands, and that nothing was sent", async () => {
     const client = redis.connect({ protocol: 2 });
     await client.subscribe(redis.prefix);

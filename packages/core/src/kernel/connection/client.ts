@@ -95,13 +95,26 @@ export const assertConnections = (client: RedisLike): void => {
 export const connectionsOf = (client: RedisLike): NodeClient[] =>
   isClusterClient(client) ? client.nodes("all") : [client as NodeClient];
 
+/** Sockets of clients that were connected again after a `disconnect()` while they were away. */
+const reopened = new WeakSet<object>();
+
+/**
+ * For the event `connect`. ioredis keeps `manuallyClosing` of a `disconnect()` for which it had no connection to close; on a new
+ * connection QUIT cannot have been sent yet.
+ */
+export const noticeReopened = (client: RedisLike): void => {
+  const { stream, manuallyClosing } = client as NodeClient;
+  if (manuallyClosing && stream) reopened.add(stream);
+};
+
 /**
  * Whether a command handed over now goes out at once. A client may call itself ready for a moment after the other side
  * hung up, and would then keep the command for its next connection.
  */
 export const isReady = (client: RedisLike): boolean => {
   const { stream, manuallyClosing } = client as NodeClient;
-  return client.status === "ready" && stream?.writable !== false && (isClusterClient(client) || !manuallyClosing);
+  if (client.status !== "ready" || stream?.writable === false) return false;
+  return isClusterClient(client) || !manuallyClosing || (stream !== undefined && reopened.has(stream));
 };
 
 /**
@@ -109,7 +122,16 @@ export const isReady = (client: RedisLike): boolean => {
  * reports once more after the end. It has that status also right after a loss: use its events where they are available.
  */
 export const hasEnded = (client: RedisLike): boolean =>
-  client.status === "end" || (client.status === "close" && isClusterClient(client));
+  client.status === "end" || (client.status === "close" && isClusterClient(client)) || isAbandoned(client);
+
+/**
+ * Whether the owner ended an ioredis client by `disconnect()` or `quit()` while it waited for its next try to connect. ioredis cancels
+ * that try, stays in its state for ever, and emits no `end`.
+ */
+export const isAbandoned = (client: RedisLike): boolean =>
+  isClusterClient(client)
+    ? client.status === "disconnecting" && client.nodes("all").length === 0
+    : client.status === "reconnecting" && (client as NodeClient).manuallyClosing === true;
 
 /** The prefix that the client puts in front of each key. */
 export const keyPrefixOf = (client: RedisLike): string =>

@@ -3,6 +3,7 @@ import {
   destroySocket,
   hasEnded,
   hasSentinels,
+  isAbandoned,
   isClusterClient,
   type NodeClient,
   type RedisLike,
@@ -26,12 +27,39 @@ const made = new WeakMap<RedisLike, boolean>();
 export const isOwned = (client: RedisLike): boolean => made.get(client) === true;
 
 /** How a client ended that takes no command any more, for messages; empty: it has not. */
-export const endOf = (client: RedisLike): string =>
-  made.get(client) === false ? "was closed" : client.status === "end" && !isOwned(client) ? "has ended" : "";
+export const endOf = (client: RedisLike): string => {
+  if (made.get(client) === false) return "was closed";
+  return (client.status === "end" || isAbandoned(client)) && !isOwned(client) ? "has ended" : "";
+};
+
+/** How often a client that lost its connection is looked at: its owner may end it without an event. */
+const lookEveryMs = 250;
+/** States in which no event is missing. */
+const known = /^(ready|wait|end)$/;
+
+/** Calls `listener` when a client has ended, also where ioredis emits nothing. Returns a function that removes it. */
+export const listenToEnd = (client: RedisLike, listener: () => void): (() => void) => {
+  let timer: NodeJS.Timeout | undefined;
+  const stop = (): void => {
+    clearInterval(timer);
+    timer = undefined;
+  };
+  const look = (): void => {
+    const isOver = isAbandoned(client);
+    if (isOver || known.test(client.status)) stop();
+    if (isOver) listener();
+  };
+  const watch = (): void => {
+    timer ??= setInterval(look, lookEveryMs).unref();
+  };
+  if (!known.test(client.status)) watch();
+  const undo = [listenTo(client, "close", watch), listenTo(client, "end", () => listener()), stop];
+  return () => undo.forEach((each) => each());
+};
 
 /** Calls `listener` when the owner of a client ends it. Returns a function that removes it. */
 export const onEnded = (client: RedisLike, listener: () => void): (() => void) =>
-  listenTo(client, "end", () => {
+  listenToEnd(client, () => {
     // A supervised client that ended is connected again, unless we ended it.
     if (!isOwned(client)) listener();
   });

@@ -3,6 +3,7 @@ import {
   databaseOf,
   destroySocket,
   duplicateClient,
+  isAbandoned,
   isClusterClient,
   isReady,
   keyPrefixOf,
@@ -158,7 +159,7 @@ export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientCon
   const { prefix: givenPrefix = "kit", isolate = false } = options;
   const prefix = checkPrefix(givenPrefix);
   if (booleanOption("isolate", isolate)) {
-    if (redis.status === "end") throw new KitClosedError("The client");
+    if (redis.status === "end" || isAbandoned(redis)) throw new KitClosedError("The client");
     const own = duplicateClient(redis) as NodeClient;
     const end = superviseClient(own);
     // The copy follows the client to another server, and into another database.

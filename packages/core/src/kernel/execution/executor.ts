@@ -6,6 +6,7 @@ import {
   isClusterClient,
   isReady,
   type NodeClient,
+  noticeReopened,
   type RedisArgument,
   type RedisLike,
 } from "../connection/client.js";
@@ -25,7 +26,7 @@ import {
 } from "../base/errors.js";
 import { noAnswer } from "../connection/no-answer.js";
 import { sendOnce } from "../connection/once.js";
-import { endOf, isOwned } from "../connection/supervision.js";
+import { endOf, isOwned, listenToEnd } from "../connection/supervision.js";
 import { guardNode } from "../connection/topology.js";
 import { pause } from "../base/retry.js";
 import { WriteBatching } from "./write-batching.js";
@@ -142,6 +143,7 @@ export class CommandExecutor {
   connectionEpoch = 0;
   #lastError: unknown;
   #hasEnded = false;
+  #stopListeningToEnd: (() => void) | undefined;
   #users = 0;
 
   /**
@@ -158,6 +160,7 @@ export class CommandExecutor {
     if (this.#users++ > 0) return;
     this.#hasEnded = hasEnded(this.client);
     this.#listen("on");
+    this.#stopListeningToEnd = listenToEnd(this.client, this.#onEnd);
     connectionsOf(this.client).forEach(guardNode);
   }
 
@@ -168,6 +171,7 @@ export class CommandExecutor {
   detach(): void {
     if (--this.#users > 0) return;
     this.#listen("off");
+    this.#stopListeningToEnd?.();
     for (const look of [...this.#waiting]) look();
   }
 
@@ -178,8 +182,8 @@ export class CommandExecutor {
       // Another database counts as another server.
       select: this.#onReady,
       close: this.#onDrop,
-      end: this.#onEnd,
       connecting: this.#onConnecting,
+      connect: this.#onConnect,
       // On a Cluster only: from now on another server may serve a slot.
       "-node": this.#onNodeLost,
       "+node": guardNode,
@@ -396,6 +400,8 @@ export class CommandExecutor {
   readonly #onConnecting = (): void => {
     this.#hasEnded = false;
   };
+
+  readonly #onConnect = (): void => noticeReopened(this.client);
 
   readonly #onNodeLost = (): void => {
     this.#onDrop();
