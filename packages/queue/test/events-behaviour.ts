@@ -392,6 +392,21 @@ export const eventsBehaviour = (mode: RedisMode): void => {
       await expect(closed.ready()).rejects.toMatchObject({ code: "KIT_CLOSED" });
     });
 
+    it("end with an error when the owner of the client ends it, and leave no connection", async () => {
+      for (const end of ["quit", "disconnect"] as const) {
+        const client = redis.connect();
+        const events = createQueueEvents(client, name, { prefix: redis.prefix });
+        await events.ready();
+        const loop = rejection(take(events, 1));
+        const clients = async (): Promise<string> =>
+          (await Promise.all(redis.server.nodes.map((node) => node.call("CLIENT", "LIST")))).join("");
+        await eventually(async () => expect(await clients()).toMatch(/name=kit:queue-events.* cmd=xread/));
+        void client[end]();
+        expect(await loop).toMatchObject({ code: "KIT_CLOSED" });
+        await eventually(async () => expect(await clients()).not.toContain("name=kit:queue-events"));
+      }
+    });
+
     it("go on after the connection broke, with what happened meanwhile", async () => {
       const queue = make();
       const { all, events } = await collect();

@@ -1,4 +1,4 @@
-import type { KitError, RedisLike } from "@kit/core";
+import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
 import {
   asKitError,
   assertConnections,
@@ -111,7 +111,11 @@ export class QueueEventReader
     this.#entry ??= last;
   }
 
-  /** @throws {TypeError} it is read already. {@link KitClosedError}: it is closed. */
+  /**
+   * The loop throws {@link KitClosedError} when the owner of the client ends it.
+   *
+   * @throws {TypeError} it is read already. {@link KitClosedError}: it is closed.
+   */
   [Symbol.asyncIterator](): AsyncIterator<QueueEvent, undefined> {
     this.#life.assertOpen();
     if (this.#isRead) throw new TypeError("Expected events to be read by one loop");
@@ -157,6 +161,8 @@ export class QueueEventReader
   async #failed(reason: unknown, failures: number): Promise<readonly QueueEvent[]> {
     this.#stream.drop();
     if (this.#isEnded) return [];
+    // Nobody connects a client again that its owner ended.
+    if (this.#life.context.executor.isEnded) throw new KitClosedError("The client of the queue");
     this.#outage.failed("reading", asKitError(reason, "Reading events"));
     await pause(backoffMs(failures + 1, 50, 2_000), this.#life.signal).catch(() => undefined);
     return [];
