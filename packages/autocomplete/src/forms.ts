@@ -6,6 +6,8 @@ const hyphens =
   /(?<=[\p{L}\p{N}]\p{M}*)[\p{Pd}\u2212/\uff0f\uff1d](?=[\p{L}\p{N}])|(?<=[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}ー])[ \u3000](?=[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}])/gu;
 /** Folding removes a non-joiner, in whose place people also type a space. */
 const nonJoiner = /(?<=\p{Script=Arabic}\p{M}*)\u200c(?=\p{Script=Arabic})/gu;
+/** Most names have no such sign. */
+const plain = /^[a-z0-9 ]*$/i;
 /** Longer names have one form: each word start would be a row with the rest of all. */
 const longest = 200;
 
@@ -14,7 +16,7 @@ const longest = 200;
  * joined as well.
  */
 export const formsOf = (text: string): readonly string[] => {
-  if (text.length > longest) return [text];
+  if (text.length > longest || plain.test(text)) return [text];
   const joined = text.replace(joints, "").replace(nonJoiner, " ");
   const forms = [text, joined, joined.replace(hyphens, "")];
   return forms.filter((form, at) => forms.indexOf(form) === at);
