@@ -1,6 +1,7 @@
 import { useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import { Frequencies } from "../src/messages/frequencies.js";
 import { drops, fixtureOf, randomOf } from "./harness.js";
 
 const redis = useRedis(vitest);
@@ -66,5 +67,34 @@ describe("frequent messages", () => {
     expect(first?.count).toBeGreaterThanOrEqual(1_500);
     expect((first?.count ?? 0) - (first?.error ?? 0)).toBeLessThanOrEqual(1_500);
     expect([first?.error ?? 0, dropped]).toEqual([expect.toSatisfy((error: number) => error <= 45), {}]);
+  });
+
+  it("keep their bounds, and their number, when parts are moved and come back in any order", () => {
+    for (let seed = 1; seed <= 200; seed++) {
+      const random = randomOf(seed);
+      const real = new Map<string, number>();
+      const parts = [new Frequencies(), new Frequencies(), new Frequencies()] as const;
+      let moved = 0;
+      for (let number = 0; number < 400; number++) {
+        const part = parts[Math.floor(3 * random())]!;
+        const text = `m${String(Math.floor(30 * random() ** 2))}`;
+        real.set(text, (real.get(text) ?? 0) + 1);
+        if (part.counts.has(text) || part.counts.size < 5)
+          part.add(text, { score: 1, sure: 1, firstLocalAt: number, lastLocalAt: number, sample: text });
+        else part.miss();
+        if (random() < 0.9) continue;
+        // A batch takes a part; its reply is lost, and it comes back, perhaps to another one.
+        const batch = new Frequencies();
+        part.moveTo(batch, Math.floor(6 * random()));
+        parts[Math.floor(3 * random())]!.merge(batch);
+      }
+      const all = new Frequencies();
+      for (const part of parts) moved += part.moveTo(all, Infinity);
+      expect(moved, `seed ${String(seed)}`).toBe(400);
+      for (const [text, times] of real) {
+        const { score, sure } = all.counts.get(text) ?? { score: 0, sure: 0 };
+        expect(sure <= times && times <= score + all.missed, `seed ${String(seed)}, ${text}`).toBe(true);
+      }
+    }
   });
 });
