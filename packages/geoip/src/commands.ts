@@ -220,13 +220,22 @@ export class GeoIpCommands {
     // Only a check: setting an expiry here could hit a version that another process has just made permanent.
     if (!(await this.#isWhole(version, manifest, deadlineMs, shortestLeftMs)))
       throw new GeoIpStagingError(this.database);
-    const { current = "", epoch } = await this.head(deadlineMs);
+    const { current = "", previous, epoch, isSealed } = await this.head(deadlineMs);
+    // An abandoned version is never sealed, which would let the rest of the one before it expire.
+    const isAbandoned = mayAbandon && current !== "" && !isSealed && previous !== "" && previous !== version;
+    const before = isAbandoned ? await this.record(previous, deadlineMs) : undefined;
+    if (before) await this.#keep(previous, before.manifest, epoch, keepPreviousMs, deadlineMs);
     const outcome = await scripts.switchTo.run(
       this.context,
-      { current: this.keys.current, incoming: this.keys.version(version) },
+      {
+        current: this.keys.current,
+        incoming: this.keys.version(version),
+        before: this.keys.version(previous),
+      },
       {
         version,
         expected: current,
+        previous,
         keepMs: keepPreviousMs,
         mayAbandon: mayAbandon ? 1 : 0,
         channel: this.keys.changed,

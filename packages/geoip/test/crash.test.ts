@@ -176,9 +176,26 @@ describe("an importer that is killed", () => {
     await fixture.import(manyRanges(300, "a"));
     await dieAfterSwitch();
     for (const key of await redis.keys()) if (key.endsWith(":shard")) await fixture.db.unlink(key);
-    await fixture.import(manyRanges(300, "c"));
+    const { version } = await fixture.import(manyRanges(300, "c"));
     expect(await cities()).toEqual(new Set("c"));
     await expire();
+    expect(await cities()).toEqual(new Set("c"));
+    // Neither of the two broken ones leaves anything for good.
+    expect((await redis.keys()).filter((key) => !key.includes(version))).toEqual([fixture.keys.current]);
+  });
+
+  it("after the switch, and then another one: nothing of them and of the old version stays", async () => {
+    await fixture.import(manyRanges(300, "a"));
+    const shards = async (): Promise<string[]> => (await redis.keys()).filter((key) => key.endsWith(":shard"));
+    const [kept] = await shards();
+    await dieAfterSwitch();
+    // Of the old version only one shard is left, so that it cannot serve again.
+    for (const key of await shards()) if (key !== kept) await fixture.db.unlink(key);
+    await dieAfterSwitch();
+    for (const key of await shards()) if (key !== kept) await fixture.db.unlink(key);
+    const { version } = await fixture.import(manyRanges(300, "c"));
+    await expire();
+    expect((await redis.keys()).filter((key) => !key.includes(version))).toEqual([fixture.keys.current]);
     expect(await cities()).toEqual(new Set("c"));
   });
 });

@@ -30,8 +30,16 @@ const head = (fields: object = {}): Promise<number> =>
 const switchTo = (args: object = {}) =>
   scripts.switchTo.run(
     fixture.db,
-    { current, incoming },
-    { version: "v2", expected: "v1", keepMs: 5_000, mayAbandon: 0, channel: fixture.keys.changed, ...args },
+    { current, incoming, before: fixture.keys.version("v0") },
+    {
+      version: "v2",
+      expected: "v1",
+      previous: "",
+      keepMs: 5_000,
+      mayAbandon: 0,
+      channel: fixture.keys.changed,
+      ...args,
+    },
   );
 
 describe("every script", () => {
@@ -143,9 +151,15 @@ describe("switch", () => {
   });
 
   it("abandons a version that is not sealed only when the caller allows it", async () => {
-    await head({ isSealed: "0" });
-    expect(await switchTo({ mayAbandon: 1 })).toBe("serving");
+    const before = fixture.keys.version("v0");
+    await fixture.db.hset(before, "manifest", "{}");
+    await head({ isSealed: "0", previous: "v0" });
+    for (const args of [{ previous: "v0" }, { mayAbandon: 1 }]) expect(await switchTo(args)).toBe("changed");
+    expect(await fixture.db.pttl(before)).toBe(-1);
+    expect(await switchTo({ mayAbandon: 1, previous: "v0" })).toBe("serving");
     expect((await state()).current.value).toEqual(switched);
+    // No version refers to that one any more.
+    expect(await fixture.db.pttl(before)).toEqual(about(5_000));
   });
 });
 

@@ -58,8 +58,8 @@ const switched = ["changed", "serving", "gone"] as const;
 export const switchTo = defineScript({
   name: "geoip.switch",
   source: switchSource,
-  keys: ["current", "incoming"],
-  args: ["version", "expected", "keepMs", "mayAbandon", "channel"],
+  keys: ["current", "incoming", "before"],
+  args: ["version", "expected", "previous", "keepMs", "mayAbandon", "channel"],
   idempotent: true,
   reply: (raw): (typeof switched)[number] => switched[Number(raw)] ?? "changed",
 });
