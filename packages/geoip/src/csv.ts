@@ -5,8 +5,15 @@ import { createGunzip } from "node:zlib";
 import { untilAborted } from "@kit/core/toolkit";
 import { GeoIpImportError } from "./errors.js";
 
-/** A file by its path or URL, gunzipped where it ends in `.gz`; or a stream of bytes or text with a name for messages. */
-export type CsvInput = string | URL | { readonly name: string; readonly stream: AsyncIterable<Uint8Array | string> };
+/** Unpacked bytes or text. */
+type CsvStream = AsyncIterable<Uint8Array | string>;
+interface NamedStream {
+  readonly name: string;
+  readonly stream: CsvStream;
+}
+
+/** A file by its path or URL, gunzipped where it ends in `.gz`; or a stream of bytes or text, also with a name for messages. */
+export type CsvInput = string | URL | CsvStream | NamedStream;
 
 const comma = 0x2c;
 const quote = 0x22;
@@ -109,8 +116,16 @@ export class CsvRow {
   }
 }
 
-const opened = (input: CsvInput): { readonly name: string; readonly stream: AsyncIterable<Uint8Array | string> } => {
-  if (typeof input === "object" && !(input instanceof URL)) return input;
+const isStream = (input: unknown): input is CsvStream =>
+  typeof input === "object" && input !== null && Symbol.asyncIterator in input;
+
+const opened = (input: CsvInput): NamedStream => {
+  // A stream of a file has its path.
+  if (isStream(input)) return { name: basename(String((input as { path?: unknown }).path ?? "stream")), stream: input };
+  if (typeof input !== "string" && !(input instanceof URL)) {
+    if (isStream((input as Partial<NamedStream> | null)?.stream)) return input;
+    throw new TypeError("Expected a file to be a path, a URL, a stream or `{ name, stream }`");
+  }
   const path = typeof input === "string" ? input : fileURLToPath(input);
   const file = createReadStream(path, { highWaterMark: 1 << 18 });
   if (!path.endsWith(".gz")) return { name: basename(path), stream: file };

@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createReadStream, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -123,6 +123,24 @@ describe("an import", () => {
       expect(await lookup("1.0.0.1")).toMatchObject({ cityName: "Harbourton", countryName: "Arland, Republic of" });
       expect(await lookup("1.0.1.255")).toMatchObject({ countryName: "Borduria", isRegisteredCountry: true });
     }
+  });
+
+  it("reads streams without a name, names the file that one reads in errors, and refuses what is none", async () => {
+    const rows = `${header}\n1.0.0.0/24,101,102\n`;
+    await fixture.import(
+      geoLite2({ blocks: [Readable.from([rows])], locations: [Readable.from(locationsEn.map((row) => `${row}\n`))] }),
+    );
+    expect(await lookup("1.0.0.1")).toMatchObject({ geonameId: 101 });
+    const web = new Response("1.0.0.0,1.0.0.255,FR\n").body as unknown as AsyncIterable<Uint8Array>;
+    await fixture.import(dbIp(web));
+    expect(await lookup("1.0.0.1")).toMatchObject({ country: "FR" });
+    const file = join(tmpdir(), "no-such-folder", "none.csv");
+    expect(await rejection(fixture.import(dbIp(createReadStream(file))))).toMatchObject({ file: "none.csv" });
+    expect(await rejection(fixture.import(dbIp(Readable.from(["1,2"]))))).toMatchObject({ file: "stream", row: 1 });
+    for (const wrong of [undefined, null, 7, {}, { stream: "text" }, { name: "a", stream: undefined }])
+      expect(String(await rejection(fixture.import(dbIp(wrong as never))))).toMatch(
+        /^TypeError: Expected a file to be /,
+      );
   });
 
   it("reads each file by its own header, also where rows of two have the same bytes", async () => {
