@@ -120,8 +120,11 @@ const isStream = (input: unknown): input is CsvStream =>
   typeof input === "object" && input !== null && Symbol.asyncIterator in input;
 
 const opened = (input: CsvInput): NamedStream => {
-  // A stream of a file has its path.
-  if (isStream(input)) return { name: basename(String((input as { path?: unknown }).path ?? "stream")), stream: input };
+  if (isStream(input)) {
+    // A stream of a file has its path.
+    const { path } = input as { path?: unknown };
+    return { name: typeof path === "string" ? basename(path) : "stream", stream: input };
+  }
   if (typeof input !== "string" && !(input instanceof URL)) {
     if (isStream((input as Partial<NamedStream> | null)?.stream)) return input;
     throw new TypeError("Expected a file to be a path, a URL, a stream or `{ name, stream }`");
