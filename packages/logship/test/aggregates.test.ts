@@ -83,6 +83,30 @@ describe("counts by day and country", () => {
     expect(new Set(asked)).toEqual(new Set(["192.0.2.1", "2001:db8::1", "name.example"]));
   });
 
+  it("reads the first of several addresses, brackets, and a day that is not a part of the user's name", async () => {
+    const directory = await fixture.directory();
+    const end = '[01/Mar/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 2 "-" "[02/Jan/2020:00:00:00 +0000]"';
+    const lines = [
+      ...[
+        "192.0.2.1, 10.0.0.1",
+        "192.0.2.1,10.0.0.1",
+        "192.0.2.1:5, 10.0.0.1, 10.0.0.2",
+        "host:443 192.0.2.1, 10.0.0.1",
+      ],
+      ...["[2001:db8::1]", "[2001:db8::1]:443", "[2001:db8::1], 10.0.0.1", "host:443 [2001:db8::1]"],
+      ...["[03/Jan/2020:", "a [03/Jan/2020:00:00:00 +0000]", 'a [03/Jan/2020:00:00:00 +0000] \\"'].map(
+        (user) => `192.0.2.1 - ${user}`,
+      ),
+    ].map((who) => `${who} - - ${end}`);
+    lines.push("192.0.2.1 [01/Mar/2026:13:55:36 +0000] GET /[03/Jan/2020:", "192.0.2.1,", "");
+    await writeFile(join(directory, "a.log"), `${lines.join("\n")}\n`);
+    const job = fixture.job({ directory });
+    const asked: string[] = [];
+    await job.run(dailyCountry({ locator: { country: (address) => void asked.push(address) } }));
+    expect(Object.fromEntries(await job.results("country"))).toEqual({ "2026-03-01 unknown": "12", unreadable: "2" });
+    expect(new Set(asked)).toEqual(new Set(["192.0.2.1", "2001:db8::1"]));
+  });
+
   it("takes another format, and refuses a wrong locator", async () => {
     const directory = await fixture.directory();
     await writeFile(join(directory, "a.log"), "x,AA1\n");

@@ -28,25 +28,33 @@ export interface DailyCountryOptions {
   /**
    * Reads a line; undefined if the line has no address and day.
    *
-   * @default the common and the combined log format: `address … [01/Mar/2026:13:55:36 +0000] …`, the day as it is written there; also behind
-   * `host:port`. A port of the address is left out. A line with `-` for the address, or with a day that the month does not have, cannot be read
+   * @default the common and the combined log format: `address … [01/Mar/2026:13:55:36 +0000] "…`, the day as it is written there; also behind
+   * `host:port`. A port and the brackets of the address are left out. Of a list, as in `X-Forwarded-For`, the first address counts. A line with `-` for the address, or with a day that the month does not have, cannot be read
    */
   readonly parse?: ((line: string) => Visit | undefined) | undefined;
 }
 
 const months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
 /** A virtual host may come first. */
-const visitPattern = /^(\S+) (\S+) [^[]*\[(\d{2})\/([A-Z][a-z]{2})\/(\d{4}):/;
-const portPattern = /^\[?(.*?)\]?:\d+$/;
+const hostsPattern = /^(\S+) (\S+) /;
+const dayPattern = /\[(\d{2})\/([A-Z][a-z]{2})\/(\d{4}):/;
+/** The request follows. A user may have a name with a day in it, but servers escape its quotes. */
+const dayBeforeRequest = new RegExp(`${dayPattern.source}[^[\\]]*\\] "`);
+const portPattern = /:\d+$/;
 
-/** An address without its port; undefined if it is none. */
+/** An address without its port and brackets; undefined if it is none. */
 const addressOf = (text: string): string | undefined => {
-  const bare = isIP(text) === 0 ? portPattern.exec(text)?.[1] : text;
-  return bare !== undefined && isIP(bare) > 0 ? bare : undefined;
+  const bare = isIP(text) === 0 ? text.replace(portPattern, "").replace(/^\[(.*)\]$/, "$1") : text;
+  return isIP(bare) > 0 ? bare : undefined;
 };
 
+/** The first of a list. */
+const firstOf = (text: string): string => text.split(",", 1)[0]!;
+
 const visitOf = (line: string): Visit | undefined => {
-  const [, first = "-", second = "", day = "", month = "", year = ""] = visitPattern.exec(line) ?? [];
+  const [, first, second] = hostsPattern.exec(line)?.map(firstOf) ?? [];
+  const [, day = "", month = "", year = ""] = dayBeforeRequest.exec(line) ?? dayPattern.exec(line) ?? [];
+  if (first === undefined || second === undefined) return undefined;
   // A server that looks names up writes one in the place of the address.
   const address = addressOf(first) ?? (portPattern.test(first) ? (addressOf(second) ?? second) : first);
   const [number, date] = [months.indexOf(month), new Date(0)];
