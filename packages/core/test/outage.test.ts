@@ -3,7 +3,7 @@ import { KitError, KitUnavailableError, KitUnknownOutcomeError } from "../src/in
 import { OutageReporter } from "../src/toolkit/index.js";
 
 const away = new KitUnavailableError("no answer", "host:1");
-const unknown = new KitUnknownOutcomeError("lost", undefined);
+const unknown = new KitUnknownOutcomeError("its reply is lost: it may or may not have happened", undefined);
 const refused = new KitError("KIT_NO_PERMISSION", "not allowed");
 
 const reporting = (): { readonly reporter: OutageReporter; readonly codes: string[]; readonly errors: KitError[] } => {
@@ -29,7 +29,7 @@ describe("An outage", () => {
     reporter.worked("waiting");
     reporter.worked("waiting");
     expect(codes).toEqual(["KIT_UNKNOWN_OUTCOME", "KIT_RECOVERED"]);
-    expect(errors[1]).toMatchObject({ cause: unknown, message: expect.stringMatching(/ s: lost$/) as string });
+    expect(errors[1]).toMatchObject({ cause: unknown, message: expect.stringMatching(/ s: a reply was lost$/) as string });
   });
 
   it("of another kind is reported, too, and a connection ends none but the lack of one", () => {
@@ -57,7 +57,7 @@ describe("An outage", () => {
     reporter.worked("another loop");
     reporter.worked();
     expect(codes).toEqual(["KIT_UNAVAILABLE", "KIT_RECOVERED"]);
-    expect(errors[1]).toMatchObject({ cause: away });
+    expect(errors[1]).toMatchObject({ cause: away, message: expect.stringMatching(/ s: no answer$/) as string });
     reporter.failed("renewing", away);
     reporter.ended("renewing");
     reporter.worked();

@@ -27,8 +27,9 @@ describe("a queue whose master fails", () => {
     const queue = fixture.on(client, { name: "durable", durable, deadlineMs: 5_000 });
     await eventually(() => queue.add("job", "first", { id: "first" }), { timeoutMs: 15_000 });
     for (const replica of replicas) replica.pause();
-    const unsafe = (await rejection(queue.add("job", "second"))) as { code: string; op: string };
+    const unsafe = (await rejection(queue.add("job", "second"))) as { code: string; op: string; message: string };
     expect(unsafe.code).toBe("KIT_UNKNOWN_OUTCOME");
+    expect(unsafe.message).toMatch(/^Jobs were added, but not replicated: /);
     // The job is stored, and still on too few replicas.
     expect(await rejection(queue.add("job", "second", { op: unsafe.op }))).toMatchObject({
       code: "KIT_UNKNOWN_OUTCOME",

@@ -236,7 +236,8 @@ export class Producer {
 /** The jobs of a group have no `op`: it would settle one of them. Nor has a job whose answer is no longer stored: `item` is empty. */
 const unknownOutcome = (item: Item, cause?: unknown, reason = ""): KitUnknownOutcomeError =>
   new KitUnknownOutcomeError(
-    `It is unknown whether a job was added, or replicated${reason}`,
+    // Whose replicas have not confirmed it, or whose reply is lost.
+    cause instanceof KitUnknownOutcomeError ? cause.message : `It is unknown whether a job was added${reason}`,
     isGroup(item) ? undefined : (item.op ?? `${item.call ?? ""}:${item.id ?? ""}`),
     cause,
     jobsOf(item).length > 0 && jobsOf(item).every(isRepeatable),

@@ -64,7 +64,9 @@ export class OutageReporter {
     this.#left.clear();
     const seconds = ((performance.now() - this.#since) / 1_000).toFixed(1);
     const cause = this.#first;
-    this.#emit(new KitError("KIT_RECOVERED", `It works again, after ${seconds} s: ${cause?.message ?? ""}`, { cause }));
+    // What may or may not have happened is over: its own error said so.
+    const first = cause?.code === "KIT_UNKNOWN_OUTCOME" ? "a reply was lost" : cause?.message;
+    this.#emit(new KitError("KIT_RECOVERED", `It works again, after ${seconds} s: ${first ?? ""}`, { cause }));
   }
 
   get #isOpen(): boolean {
