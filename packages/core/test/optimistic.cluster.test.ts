@@ -95,6 +95,46 @@ describe("optimistic on a Cluster", () => {
     expect((await waiting).value).toBe(1);
   });
 
+  it("makes another try when its slot moves between two reads of an attempt", async () => {
+    const client = await own(redis);
+    const [, one, other] = redis.server.nodes;
+    // At first the slot is still moving at the second read (ASK); on its way back it has moved (MOVED).
+    const key = keyOn(1);
+    const slot = String(slotOf(key));
+    await increment(client, key);
+    for (const [value, source, target, isDone] of [
+      [2, one!, other!, false],
+      [3, other!, one!, true],
+    ] as const) {
+      const [sourceId, targetId] = await Promise.all(
+        [source, target].map(async (node) => String(await node.call("CLUSTER", "MYID"))),
+      );
+      const finish = async (): Promise<void> => {
+        for (const node of [target, source]) await node.call("CLUSTER", "SETSLOT", slot, "NODE", targetId!);
+      };
+      let tries = 0;
+      const result = await optimistic(
+        client,
+        [key],
+        async (tx) => {
+          await tx.call("GET", key);
+          if (++tries === 1) {
+            await target.call("CLUSTER", "SETSLOT", slot, "IMPORTING", sourceId!);
+            await source.call("CLUSTER", "SETSLOT", slot, "MIGRATING", targetId!);
+            await source.call("MIGRATE", target.host, String(target.port), key, "0", "2000");
+            if (isDone) await finish();
+          }
+          const last = Number(await tx.call("GET", key).finally(() => tries === 1 && !isDone && finish()));
+          tx.queue("SET", key, last + 1, "PX", 60_000);
+          return last + 1;
+        },
+        { waitMs: 60_000 },
+      );
+      expect([result.value, tries]).toEqual([value, 2]);
+      await endMigrations(redis);
+    }
+  });
+
   it("finds the node again after it was killed and came back", async () => {
     const client = await own(redis);
     const key = keyOn(2);

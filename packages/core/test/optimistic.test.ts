@@ -1,7 +1,7 @@
 import * as vitest from "vitest";
 import { describe, expect, it, vi } from "vitest";
 import { watchLoop } from "@tooling/classic";
-import { useRedis } from "@kit/testing";
+import { startRedis, useRedis } from "@kit/testing";
 import { KitUnavailableError, KitUnknownOutcomeError } from "../src/kernel/base/errors.js";
 import { optimistic } from "../src/transaction/optimistic.js";
 import { callsOf, connectionsNamed, own, proxied, rejection, runProgram, until } from "./harness.js";
@@ -43,6 +43,82 @@ describe("optimistic: processes", () => {
       Array(8).fill({ stdout: "", stderr: "", code: 0 }),
     );
     expect(await redis.client.get(redis.prefix)).toBe("320");
+  });
+});
+
+describe("optimistic: refusals that pass by themselves", () => {
+  /** How the server is made to refuse, and to serve again. */
+  const faults: Record<string, readonly [begin: string[][], end: string[][]]> = {
+    READONLY: [[["REPLICAOF", "127.0.0.1", "1"]], [["REPLICAOF", "NO", "ONE"]]],
+    MASTERDOWN: [
+      [
+        ["CONFIG", "SET", "replica-serve-stale-data", "no"],
+        ["REPLICAOF", "127.0.0.1", "1"],
+      ],
+      [["REPLICAOF", "NO", "ONE"]],
+    ],
+    NOREPLICAS: [[["CONFIG", "SET", "min-replicas-to-write", "1"]], [["CONFIG", "SET", "min-replicas-to-write", "0"]]],
+  };
+
+  it("cost a try, whichever command they meet, and end the call only at waitMs", async () => {
+    for (const [code, [begin, end]] of Object.entries(faults)) {
+      const server = await startRedis();
+      redis.defer(() => server.stop());
+      const client = await own(redis, { url: server.url });
+      const send = async (commands: string[][]): Promise<void> => {
+        for (const [command = "", ...args] of commands) await server.call(command, ...args);
+      };
+      const refused = async (): Promise<number> =>
+        Number(
+          new RegExp(`errorstat_${code}:count=(\\d+)`).exec(String(await server.call("INFO", "errorstats")))?.[1] ?? 0,
+        );
+      await increment(client, "k");
+      let tries = 0;
+      const begun = optimistic(
+        client,
+        ["k"],
+        async (tx) => {
+          if (++tries === 1) await send(begin);
+          const value = Number(await tx.call("GET", "k")) + 1;
+          tx.queue("SET", "k", value);
+          return value;
+        },
+        { waitMs: 600_000 },
+      );
+      await until(async () => (await refused()) >= 2);
+      expect((await rejection(increment(client, "k", 200))).retryable).toBe(true);
+      await send(end);
+      expect((await begun).value).toBe(2);
+    }
+  });
+
+  it("are also those of a server that is busy with a script", async () => {
+    const server = await startRedis();
+    redis.defer(() => server.stop());
+    const client = await own(redis, { url: server.url });
+    await server.call("CONFIG", "SET", "lua-time-limit", "10");
+    let endless: Promise<unknown> | undefined;
+    const { value, attempts } = await optimistic(
+      client,
+      [redis.prefix],
+      async (tx) => {
+        if (endless) return tx.call("GET", redis.prefix);
+        endless = server
+          .client()
+          .eval("while true do end", 0)
+          .catch(() => undefined);
+        await until(() =>
+          server.call("PING").then(
+            () => false,
+            (error: unknown) => String(error).includes("BUSY"),
+          ),
+        );
+        return tx.call("GET", redis.prefix).finally(() => server.call("SCRIPT", "KILL"));
+      },
+      { waitMs: 600_000 },
+    );
+    expect([value, attempts]).toEqual([null, 2]);
+    await endless;
   });
 });
 

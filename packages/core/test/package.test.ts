@@ -64,6 +64,7 @@ const forAuthors = [
   "onAbort",
   "onTraced",
   "optionsObject",
+  "passes",
   "pause",
   "reading",
   "replyOf",

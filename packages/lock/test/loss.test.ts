@@ -112,6 +112,25 @@ describe("a server that falls silent", () => {
   });
 });
 
+describe("a refusal that passes by itself", () => {
+  it("ends an acquire neither at its first reply nor at the deadline of a command, while waitMs lasts", async () => {
+    const lock = fixture.make({ deadlineMs: 200 });
+    const refusals = async (): Promise<number> => {
+      const text = String(await redis.server.call("INFO", "errorstats"));
+      return Number(/errorstat_NOREPLICAS:count=(\d+)/.exec(text)?.[1] ?? 0);
+    };
+    await redis.server.call("CONFIG", "SET", "min-replicas-to-write", "1");
+    redis.defer(() => redis.server.call("CONFIG", "SET", "min-replicas-to-write", "0"));
+    const waiting = lock.acquire(name, { waitMs: 600_000 });
+    // Within 200 ms a command is sent about five times.
+    await eventually(async () => expect(await refusals()).toBeGreaterThan(20));
+    // Without an end, the server may refuse for ever: the address may be that of a replica.
+    expect(await rejection(lock.acquire(name))).toMatchObject({ code: "KIT_SERVER", retryable: true });
+    await redis.server.call("CONFIG", "SET", "min-replicas-to-write", "0");
+    expect((await waiting).isHeld).toBe(true);
+  });
+});
+
 describe("a renewal that fails", () => {
   it("is no loss: while the server says BUSY the lease is tried again", async () => {
     const lock = fixture.make({ leaseMs: 3_000 });

@@ -7,6 +7,7 @@ import {
   infoFields,
   isForbidden,
   isReplyError,
+  passes,
   pause,
   reading,
   type ClientContext,
@@ -127,7 +128,7 @@ export const checkOut = async (
         look(connection, fsync !== "none", deadline),
         say(connection, "TYPE", [key], deadline),
       ]);
-      if (isMisrouted(route)) {
+      if ("refusal" in route && passes(route.refusal)) {
         failure = route.refusal;
         connection.misrouted(String((failure.cause as Error).message));
       } else if (before?.replication.role === "replica") {

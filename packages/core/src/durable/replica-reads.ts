@@ -1,4 +1,4 @@
-import { KitClosedError, type KitError, type RedisArgument, type RedisLike } from "../index.js";
+import { KitClosedError, type RedisArgument, type RedisLike } from "../index.js";
 import {
   type Address,
   assertConnections,
@@ -6,6 +6,7 @@ import {
   type ExclusiveConnection,
   integer,
   isReplyError,
+  passes,
   resolve,
   type RulesOf,
   reading,
@@ -294,7 +295,8 @@ class Reader implements ReplicaReads {
     const staleMs = staleness(shard.samples, replicationStateOf(about.reply));
     if ("refusal" in said) {
       if (said.refusal.code === "KIT_CLUSTER") this.#forgetMaster(args[0]);
-      if (isPassing(said.refusal)) return undefined;
+      // Another node, or the same one later, may not repeat it. READONLY: the command is no read.
+      if (passes(said.refusal) && said.refusal.code !== "KIT_READONLY") return undefined;
       throw said.refusal;
     }
     if (staleMs === undefined || staleMs > this.#maxStaleMs || !("reply" in said)) return undefined;
@@ -334,9 +336,6 @@ class Reader implements ReplicaReads {
 }
 
 const nameOf = ({ host, port }: Address): string => `${host}:${String(port)}`;
-
-/** Refusals that another node, or the same one later, may not repeat. */
-const isPassing = ({ code, retryable }: KitError): boolean => retryable && code !== "KIT_READONLY";
 
 /** How long ago the master's offset was no higher than this replica's is now; undefined when no sample shows it. */
 const staleness = (samples: readonly Sample[], replica: ReplicationState): number | undefined => {

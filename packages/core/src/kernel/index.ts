@@ -7,6 +7,7 @@ export {
   isForbidden,
   isReplyError,
   isSlotMoving,
+  passes,
   KitClosedError,
   KitConflictError,
   KitError,

@@ -1,4 +1,4 @@
-import { isSlotMoving } from "../toolkit/index.js";
+import { isSlotMoving, passes } from "../toolkit/index.js";
 
 /**
  * How a lease ended without a release.
@@ -31,9 +31,8 @@ export const shown = (text: string): string => JSON.stringify(text);
 
 /** The end of a timeout's message: the last state seen, and since when nothing was seen. */
 export const lastWords = (seen: string | undefined, cause: unknown): string => {
-  const obstacle = isSlotMoving(cause)
-    ? "the slot of its keys was moving at the end"
-    : "Redis was unreachable at the end";
+  const refused = passes(cause) ? "Redis refused the command at the end" : "Redis was unreachable at the end";
+  const obstacle = isSlotMoving(cause) ? "the slot of its keys was moving at the end" : refused;
   const silence = cause === undefined ? undefined : obstacle;
   const words = [seen, silence].filter((word) => word !== undefined);
   return words.length === 0 ? "" : ` (${words.join("; ")})`;

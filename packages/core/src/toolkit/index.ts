@@ -24,6 +24,7 @@ export {
   isForbidden,
   isReplyError,
   isSlotMoving,
+  passes,
   lowerBoundMs,
   matching,
   nameIn,

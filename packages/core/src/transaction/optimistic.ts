@@ -3,6 +3,7 @@ import {
   type RedisLike,
   Deadline,
   isReplyError,
+  passes,
   KitClosedError,
   KitConflictError,
   KitError,
@@ -72,7 +73,8 @@ const blocking = /^(B[LRZ]\w+|WAIT\w*|XREAD\w*( (?!STREAMS )\S+)* BLOCK) /i;
  * must have no effects besides the writes that it queues. Contenders are not served in turn: on a busy key prefer a lock. On
  * a Cluster all keys must lie in one slot. An attempt that queues nothing ends without EXEC.
  *
- * A connection that breaks or goes silent before EXEC is sent costs one more try. A write that fails during EXEC (a key of
+ * A connection that breaks or goes silent before EXEC is sent, and a refusal that passes by itself (a failover, a slot that moves, a
+ * long script), cost one more try. A write that fails during EXEC (a key of
  * another type, for example) does not undo the others: Redis does not roll back.
  *
  * @throws {KitConflictError} a key changed during every try until `waitMs` was over; nothing was changed.
@@ -141,7 +143,7 @@ const once = async <T>(request: OptimisticRequest, attempt: Attempt<T>): Promise
   const what = `The transaction on ${namesOf(request.keys)}`;
   let isClean = false;
   try {
-    // Nothing was executed yet, so a failure of the connection or the slot may be tried again.
+    // Nothing was executed yet, so a failure of the connection, or a refusal that passes, may be tried again.
     const watched = await attemptOn(connection, connection.call("WATCH", request.keys, commandDeadlineMs), what);
     if ("failure" in watched) return watched;
     const queued: Write[] = [];
@@ -199,7 +201,14 @@ const run = async <T>(connection: ExclusiveConnection, queued: Write[], attempt:
       try {
         return await connection.call(command, args, commandDeadlineMs);
       } catch (error) {
-        if (isReplyError(error)) throw serverError(error, command);
+        if (isReplyError(error)) {
+          const failure = serverError(error, command);
+          if (passes(error)) {
+            connection.misrouted(error.message);
+            lost = failure;
+          }
+          throw failure;
+        }
         // Any other error is about the caller's arguments.
         if (KitError.is(error)) lost = error;
         throw error;
@@ -221,7 +230,7 @@ const run = async <T>(connection: ExclusiveConnection, queued: Write[], attempt:
   }
 };
 
-/** Our own commands: a lost connection, or a slot that moved, costs a try; any other outcome is the result. */
+/** Our own commands: a lost connection, or a refusal that passes by itself, costs a try; any other outcome is the result. */
 const attemptOn = async (
   connection: ExclusiveConnection,
   reply: Promise<unknown>,
@@ -236,7 +245,7 @@ const attemptOn = async (
     }
     if (!isReplyError(error)) throw error;
     const failure = serverError(error, what);
-    if (failure.code !== "KIT_CLUSTER" || !failure.retryable) throw failure;
+    if (!passes(error)) throw failure;
     connection.misrouted(error.message);
     return { failure };
   }

@@ -266,6 +266,24 @@ const brokenOff = /^(ERR )?(Script a|A)ttempted to access a non local key/;
 export const isBrokenOff = (text: string): boolean => brokenOff.test(text);
 
 /**
+ * The one list of refusals that pass by themselves: the server did not execute the command, and will when a failover, a move of
+ * a slot or a long script is over, or when enough replicas are connected again. Every path that sends commands tries these again until
+ * its deadline. OOM and MISCONF are not among them: they last until somebody frees memory or disk.
+ */
+const passing = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|NOREPLICAS)\b/;
+
+/** Whether a reply, as {@link replyOf} gives it, is a refusal that passes by itself. */
+export const isPassing = (text: string): boolean => passing.test(text) || isBrokenOff(text);
+
+/** Whether a call failed by a refusal that passes by itself. */
+export const passes = (error: unknown): boolean => {
+  if (isReplyError(error)) return isPassing(replyOf(error.message));
+  const { cause, retryable } = (error ?? {}) as { cause?: unknown; retryable?: unknown };
+  // Only a Cluster client can follow a slot.
+  return retryable === true && cause instanceof Error && isPassing(replyOf(cause.message));
+};
+
+/**
  * Whether a call failed because the slot of its keys is moving, or has just moved. The failure ends when all keys have moved,
  * unless the client cannot follow.
  */

@@ -15,6 +15,7 @@ import { settled } from "../base/settle.js";
 import { answered } from "../connection/dedicated.js";
 import {
   isBrokenOff,
+  isPassing,
   isReplyError,
   KitError,
   KitUnavailableError,
@@ -72,9 +73,6 @@ const neverSent =
   /Stream isn't writeable|Failed to refresh slots cache|None of startup nodes is available|Cluster isn't ready|in subscriber mode/;
 /** A Cluster client reports only its last refusal. One that sends lost commands again may have seen other replies. */
 const onlyRefused = /^Too many Cluster redirections\. Last error: ReplyError: (.*)$/s;
-
-/** Replies of a server that did not execute the command. They pass when a failover or a move is over. */
-const passingRefusal = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED|ASK)\b/;
 
 /**
  * The wait between two tries of a refused command, in milliseconds. A failover takes seconds, the move of a slot milliseconds.
@@ -261,7 +259,7 @@ export class CommandExecutor {
         call.maybeSent ||= isPartial;
         if (this.#isShared && text.startsWith("MOVED") && !isClusterClient(this.client))
           throw this.#failure(call, elsewhere(call, reply));
-        if (!(isPartial || passingRefusal.test(text)) || !this.#isShared) throw this.#failure(call, reply);
+        if (!isPassing(text) || !this.#isShared) throw this.#failure(call, reply);
         if (call.maybeSent && !call.idempotent) throw this.#failure(call, reply);
         refusal = reply;
         // A try that begins at the deadline would only turn a clear answer into an unknown outcome.
