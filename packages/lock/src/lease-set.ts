@@ -1,5 +1,5 @@
 import type { ReleaseOutcome } from "@kit/core/leasing";
-import { onAbort, withCaller } from "@kit/core/toolkit";
+import { onAbort, OwnAbortController, withCaller } from "@kit/core/toolkit";
 import { LockLostError } from "./errors.js";
 import type { Lease } from "./lease.js";
 
@@ -22,7 +22,7 @@ export class LeaseSet implements AsyncDisposable {
   /** The fencing token of each name: pass a resource the token of its own name. See {@link Lease.fencingToken}. */
   readonly fencingTokens: ReadonlyMap<string, string>;
   readonly #leases: readonly Lease[];
-  readonly #controller = new AbortController();
+  readonly #controller = new OwnAbortController();
   #loss: unknown;
 
   /** @internal */

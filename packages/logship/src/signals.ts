@@ -1,4 +1,4 @@
-import { onAbort } from "@kit/core/toolkit";
+import { onAbort, OwnAbortController } from "@kit/core/toolkit";
 
 /** A signal that aborts with any of several others or by its controller, and a function that removes its listeners. */
 export interface LinkedSignal {
@@ -32,7 +32,7 @@ export const shared = <T>(values: AsyncGenerator<T, void, undefined>): AsyncIter
 });
 
 export const linkedSignal = (signals: readonly (AbortSignal | undefined)[]): LinkedSignal => {
-  const controller = new AbortController();
+  const controller = new OwnAbortController();
   const stops = signals.map((signal) => onAbort(signal, () => controller.abort(signal?.reason)));
   return { controller, signal: controller.signal, unlink: () => stops.forEach((stop) => stop()) };
 };

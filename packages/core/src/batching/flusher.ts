@@ -1,4 +1,4 @@
-import { type Deadline, inTime } from "../toolkit/index.js";
+import { type Deadline, detached, inTime } from "../toolkit/index.js";
 
 /** When a local aggregate is written. */
 export interface FlusherOptions {
@@ -28,10 +28,11 @@ export class Flusher {
   /** The aggregate changed: it is flushed within `everyMs`, with all changes until then. */
   changed(): void {
     if (this.#timer || this.#isClosed) return;
-    this.#timer = setTimeout(() => {
+    const flush = (): void => {
       this.#timer = undefined;
       this.now().catch(this.#options.onError);
-    }, this.#options.everyMs);
+    };
+    this.#timer = detached(() => setTimeout(flush, this.#options.everyMs));
     this.#timer.unref();
   }
 

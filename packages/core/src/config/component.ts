@@ -11,6 +11,8 @@ import {
   type RulesOf,
   traced,
   TypedEmitter,
+  OwnAbortController,
+  ownContext,
 } from "../toolkit/index.js";
 import { ConfigCommands } from "./commands.js";
 import {
@@ -151,6 +153,8 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   /** The entry: set it here, or by a `createConfig()` of the same name anywhere. */
   readonly config: Config<Entry, Input>;
   readonly #settings: Settings<Conn, Entry>;
+  /** Of the call that made the component: for the functions in its settings. */
+  readonly #inOwnContext = ownContext();
   readonly #waiters = new Waiters();
   readonly #ending = new Set<Promise<void>>();
   #active: Generation<Conn> | undefined;
@@ -283,7 +287,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   }
 
   async #open(content: Content<Entry>): Promise<void> {
-    const opening = { canonical: content.canonical, abort: new AbortController() };
+    const opening = { canonical: content.canonical, abort: this.#inOwnContext(() => new OwnAbortController()) };
     this.#opening = opening;
     const made: Conn[] = [];
     try {
@@ -324,10 +328,16 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     const { signal } = abort;
     const limit = { deadline: Deadline.in(foreignMs), signal };
     const late = (): Error => new ComponentRefusedError(this.name, "it was not open in time");
-    const opened = (async () => await open(entry, { secret: (name) => this.#secret(name, entry), signal }))();
+    const opened = this.#inOwnContext(
+      async () => await open(entry, { secret: (name) => this.#secret(name, entry), signal }),
+    );
     try {
       const connection = await inTime(opened, limit, late);
-      await inTime((async () => await check?.(connection))(), limit, late);
+      await inTime(
+        this.#inOwnContext(async () => await check?.(connection)),
+        limit,
+        late,
+      );
       return connection;
     } catch (error) {
       abort.abort();
@@ -378,7 +388,11 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
       const { close } = this.#settings;
       const limit = { deadline: Deadline.in(foreignMs) };
       const late = (): Error => new KitError("KIT_SERVER", "it did not end in time");
-      await inTime((async () => await close(connection, isForced))(), limit, late);
+      await inTime(
+        this.#inOwnContext(async () => await close(connection, isForced)),
+        limit,
+        late,
+      );
     } catch (error) {
       const why = KitError.is(error) ? error.message : kindOf(error);
       const what = `Component ${JSON.stringify(this.name)} could not close a connection: ${why}`;

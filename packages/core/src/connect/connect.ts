@@ -34,6 +34,7 @@ import {
   reading,
   attach,
   type ClientContext,
+  detached,
 } from "../kernel/index.js";
 import { addressText, defaultAddress, parseAddress, type Target } from "./address.js";
 
@@ -188,7 +189,9 @@ export const connect = async (
   // Loading ioredis costs 30–45 ms, and seconds on a slow disk. That time is not the server's.
   const ioredis = await import("ioredis").catch(notInstalled);
   const deadline = Deadline.in(deadlineMs);
-  const client = mask(make(ioredis, place, { ...settings, enableReadyCheck: asksItself }, options.cluster));
+  const client = mask(
+    detached(() => make(ioredis, place, { ...settings, enableReadyCheck: asksItself }, options.cluster)),
+  );
   const end = superviseClient(client);
   // Attached until close(), so that scripts on this client share one executor.
   const context = attach(client);
@@ -343,7 +346,7 @@ const firstReady = (
       client.on("error", onError);
       // On a Cluster only.
       client.on("node error", onError);
-      client.connect().catch(onError);
+      detached(() => client.connect()).catch(onError);
       return () => {
         isSettled = true;
         stopAsking?.();

@@ -1,5 +1,5 @@
 import { type KitError, KitKeyTypeError } from "../index.js";
-import { type ExpiryScheduler, type ScheduledLease, traced, withCaller } from "../toolkit/index.js";
+import { type ExpiryScheduler, OwnAbortController, type ScheduledLease, traced, withCaller } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
 import type { Grant } from "./grant.js";
 import type { LeaseRequest, RenewState } from "./kind.js";
@@ -75,10 +75,10 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     return this.#state === "held" ? this.term.remainingMs : 0;
   }
 
-  /** Aborts when the lease is lost, with the error of the loss as its reason. */
+  /** Aborts when the lease is lost, with the error of the loss as its reason, in the async context of its first reader. */
   get signal(): AbortSignal {
     if (!this.#controller) {
-      this.#controller = new AbortController();
+      this.#controller = new OwnAbortController();
       if (this.#loss) this.#controller.abort(this.#loss);
     }
     return this.#controller.signal;

@@ -1,5 +1,5 @@
 import type { StandardSchema } from "@kit/core/config";
-import { traceCarrier } from "@kit/core/toolkit";
+import { ownContext, traceCarrier } from "@kit/core/toolkit";
 import { decodePayload } from "../add/payload.js";
 import { check, isThenable, type SchemaMap } from "../add/schemas.js";
 import { JobTimeoutError, UnrecoverableError } from "../errors.js";
@@ -52,6 +52,8 @@ export class Runner {
   readonly #pace: Pace;
   readonly #fates: Fates;
   readonly #onFreed: () => void;
+  /** Of the call that began to work: the reply or the timer that begins a job may belong to another call. */
+  readonly #inOwnContext = ownContext();
   #running = 0;
 
   /** `onFreed`: a handler has ended. */
@@ -77,6 +79,10 @@ export class Runner {
   }
 
   run(job: TakenJob): void {
+    this.#inOwnContext(() => this.#run(job));
+  }
+
+  #run(job: TakenJob): void {
     const now = performance.now();
     // This process was paused: another one may have the job by now.
     if (this.#fates.isOver(job)) return;

@@ -1,3 +1,4 @@
+import { OwnAbortController } from "@kit/core/toolkit";
 import type { QueueCommands } from "../commands.js";
 import { parseRecord } from "../failure.js";
 import { partsOf } from "../add/ids.js";
@@ -177,7 +178,7 @@ export class TakenJob implements Job {
 
 /** A controller that is aborted if there is a reason. */
 const controllerOf = (reason: Error | undefined): AbortController => {
-  const controller = new AbortController();
+  const controller = new OwnAbortController();
   if (reason) controller.abort(reason);
   return controller;
 };

@@ -1,3 +1,5 @@
+import { detached } from "./async-context.js";
+
 /** A timer that fires this much late shows that the event loop stood still. */
 const stallMs = 50;
 /** A shorter stall is usual on a busy machine, and no message names it. */
@@ -121,7 +123,8 @@ const arm = (at: number): void => {
   clearTimeout(timer);
   const now = performance.now();
   timerAt = Math.max(at, now);
-  timer = setTimeout(look, Math.min(Math.ceil(timerAt - now), longestTimer));
+  const waitMs = Math.min(Math.ceil(timerAt - now), longestTimer);
+  timer = detached(() => setTimeout(look, waitMs));
   if (holders === 0) timer.unref();
 };
 

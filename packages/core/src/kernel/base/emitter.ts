@@ -1,4 +1,5 @@
 import { EventEmitter } from "node:events";
+import { ownContext } from "./async-context.js";
 
 /** Mutable: TypeScript accepts one listener for several events only if none of them has readonly arguments. */
 type Listener<Args extends readonly unknown[]> = (...args: [...Args]) => void;
@@ -15,10 +16,9 @@ export class TypedEmitter<Events extends Record<keyof Events, readonly unknown[]
     this.#emitter.setMaxListeners(0);
   }
 
-  /** Calls `listener` at every `event`. */
+  /** Calls `listener` at every `event`, in the async context of this call. */
   on<Name extends keyof Events & string>(event: Name, listener: Listener<Events[Name]>): this {
-    this.#emitter.on(event, listener as never);
-    return this;
+    return this.#add(event, listener, false);
   }
 
   /** Removes a listener. */
@@ -27,10 +27,9 @@ export class TypedEmitter<Events extends Record<keyof Events, readonly unknown[]
     return this;
   }
 
-  /** Calls `listener` at the next `event` only. */
+  /** Calls `listener` at the next `event` only, in the async context of this call. */
   once<Name extends keyof Events & string>(event: Name, listener: Listener<Events[Name]>): this {
-    this.#emitter.once(event, listener as never);
-    return this;
+    return this.#add(event, listener, true);
   }
 
   protected emit<Name extends keyof Events & string>(event: Name, ...args: Events[Name]): void {
@@ -42,6 +41,17 @@ export class TypedEmitter<Events extends Record<keyof Events, readonly unknown[]
           throw error;
         });
       }
+  }
+
+  #add<Name extends keyof Events & string>(event: Name, listener: Listener<Events[Name]>, isOnce: boolean): this {
+    const inOwnContext = ownContext();
+    const own = (...args: Events[Name]): void => {
+      if (isOnce) this.#emitter.off(event, own as never);
+      inOwnContext(() => Reflect.apply(listener, this, args));
+    };
+    // By this field an emitter finds the listener that `off()` names.
+    this.#emitter.on(event, Object.assign(own, { listener }) as never);
+    return this;
   }
 
   protected hasListeners(event: keyof Events & string): boolean {

@@ -1,4 +1,5 @@
 import { destroySocket, handshakeMs, type NodeClient, unrefSocket } from "./client.js";
+import { detached } from "../base/async-context.js";
 import { Deadline } from "../base/deadline.js";
 import { inTime } from "../base/settle.js";
 import { KitClosedError } from "../base/errors.js";
@@ -95,7 +96,7 @@ export class DedicatedConnection {
   /** Starts connecting, if it has not. */
   open(): void {
     if (this.#closed) throw new KitClosedError("The connection");
-    if (!this.#client && !this.#timer) this.#connect();
+    if (!this.#client && !this.#timer) detached(() => this.#connect());
   }
 
   /** The connection serves its purpose: the next failure counts as the first. */
@@ -107,7 +108,7 @@ export class DedicatedConnection {
   hurry(): void {
     if (!this.#timer) return;
     clearTimeout(this.#timer);
-    this.#connect();
+    detached(() => this.#connect());
   }
 
   /** Ends it for good. */

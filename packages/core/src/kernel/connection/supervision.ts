@@ -8,6 +8,7 @@ import {
   type NodeClient,
   type RedisLike,
 } from "./client.js";
+import { detached } from "../base/async-context.js";
 import { KitClosedError, replyOf } from "../base/errors.js";
 import { reconnectMs, watchHandshake } from "./dedicated.js";
 import { listenTo } from "./listeners.js";
@@ -50,7 +51,7 @@ export const listenToEnd = (client: RedisLike, listener: () => void): (() => voi
     if (isOver) listener();
   };
   const watch = (): void => {
-    timer ??= setInterval(look, lookEveryMs).unref();
+    timer ??= detached(() => setInterval(look, lookEveryMs)).unref();
   };
   if (!known.test(client.status)) watch();
   const undo = [listenTo(client, "close", watch), listenTo(client, "end", () => listener()), stop];

@@ -15,6 +15,7 @@ import {
 import { listenTo } from "../connection/listeners.js";
 import { leadsElsewhere } from "../connection/server-id.js";
 import { ServerClock } from "./clock.js";
+import { detached } from "../base/async-context.js";
 import { Deadline } from "../base/deadline.js";
 import { isForbidden, isReplyError, KitClosedError, serverError, withCaller } from "../base/errors.js";
 import { CommandExecutor, reading } from "../execution/executor.js";
@@ -160,7 +161,7 @@ export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientCon
   const prefix = checkPrefix(givenPrefix);
   if (booleanOption("isolate", isolate)) {
     if (redis.status === "end" || isAbandoned(redis)) throw new KitClosedError("The client");
-    const own = duplicateClient(redis) as NodeClient;
+    const own = detached(() => duplicateClient(redis)) as NodeClient;
     const end = superviseClient(own);
     // The copy follows the client to another server, and into another database.
     const follow = (): void => {

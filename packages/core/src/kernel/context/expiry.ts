@@ -1,3 +1,4 @@
+import { detached } from "../base/async-context.js";
 import type { ClientContext } from "./context.js";
 
 /** A right that ends at an instant of our monotonic clock unless it is renewed before. */
@@ -135,7 +136,8 @@ export class ExpiryScheduler {
     clearTimeout(this.#timer);
     this.#timerAt = next;
     // Rounded down: a timer that fires a millisecond early is set again, and one that fires late misses the deadline.
-    this.#timer = setTimeout(() => this.#tick(), Math.max(0, Math.floor(next - now)));
+    const waitMs = Math.max(0, Math.floor(next - now));
+    this.#timer = detached(() => setTimeout(() => this.#tick(), waitMs));
     this.#timer.unref();
   }
 

@@ -10,6 +10,7 @@ import {
   type RedisArgument,
   type RedisLike,
 } from "../connection/client.js";
+import { detached } from "../base/async-context.js";
 import { Deadline, onAbort, Timed } from "../base/deadline.js";
 import { settled } from "../base/settle.js";
 import { answered } from "../connection/dedicated.js";
@@ -332,7 +333,7 @@ export class CommandExecutor {
           else if (this.isEnded || this.#users === 0) resolve(false);
         };
         this.#waiting.add(look);
-        if (this.client.status === "wait") this.client.connect().catch(() => undefined);
+        if (this.client.status === "wait") detached(() => this.client.connect()).catch(() => undefined);
         look();
         return () => this.#waiting.delete(look);
       },

@@ -1,3 +1,4 @@
+import { detached } from "../base/async-context.js";
 import { destroySocket, isClusterClient, isReady, type NodeClient, type RedisLike } from "../connection/client.js";
 import { answered } from "../connection/dedicated.js";
 import { isOwned } from "../connection/supervision.js";
@@ -30,7 +31,7 @@ export const watchNode = (client: RedisLike, connection: NodeClient, isBlocked: 
   const watch = watches.get(client) ?? { watched: new Map<NodeClient, boolean>() };
   watches.set(client, watch);
   watch.watched.set(connection, isBlocked);
-  watch.timer ??= look(client, watch.watched).unref();
+  watch.timer ??= detached(() => look(client, watch.watched)).unref();
   return () => {
     watch.watched.delete(connection);
     if (watch.watched.size > 0) return;

@@ -14,6 +14,7 @@ import {
   type RedisLike,
   unrefSocket,
 } from "../connection/client.js";
+import { detached } from "../base/async-context.js";
 import { Deadline } from "../base/deadline.js";
 import { inTime, settled } from "../base/settle.js";
 import { KitClosedError, KitUnavailableError, replyOf } from "../base/errors.js";
@@ -182,7 +183,7 @@ export class ExclusivePool {
 
   /** Connects, if it has not. A connection that fails, or is late, fails its borrower. */
   async #leadsElsewhere(connection: NodeClient, deadline: Deadline, signal: AbortSignal | undefined): Promise<boolean> {
-    const connecting = connection.status === "wait" ? connection.connect() : Promise.resolve();
+    const connecting = connection.status === "wait" ? detached(() => connection.connect()) : Promise.resolve();
     const check = connecting.then(
       () => leadsElsewhere(connection, this.#client, false),
       () => false,

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { aborted, rejection } from "../../promises.js";
 import { callsOf } from "../../servers.js";
@@ -9,6 +10,22 @@ export const describeLeaseLoss = (leasing: Leasing): void => {
   const { name, ground, make } = leasing;
   const { redis, eventually } = ground;
   const evals = (): Promise<number> => callsOf(redis.server, "evalsha");
+
+  it("is heard in the async context of who listens, whichever request finds the loss", async () => {
+    const requests = new AsyncLocalStorage<string>();
+    const heard: unknown[] = [];
+    const hear = (): void => void heard.push(requests.getStore());
+    const leaser = make({ leaseMs: 30_000 });
+    requests.run("listener", () => leaser.on("lost", hear));
+    const held = await requests.run("holder", async () => {
+      const lease = await leaser.acquire();
+      lease.signal.addEventListener("abort", hear);
+      return lease;
+    });
+    await leasing.expire(held);
+    expect(await requests.run("other", () => rejection(held.extend()))).toMatchObject({ code: leasing.lostCode });
+    expect(heard).toEqual(["holder", "listener"]);
+  });
 
   describe("a server that falls silent", () => {
     it("costs a lease before it can have ended, by the local clock", async () => {
