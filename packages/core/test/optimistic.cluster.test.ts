@@ -124,7 +124,12 @@ describe("optimistic on a Cluster", () => {
             await source.call("MIGRATE", target.host, String(target.port), key, "0", "2000");
             if (isDone) await finish();
           }
-          const last = Number(await tx.call("GET", key).finally(() => tries === 1 && !isDone && finish()));
+          const last = Number(
+            await tx.call("GET", key).catch(async (error: unknown) => {
+              if (!isDone) await finish();
+              throw error;
+            }),
+          );
           tx.queue("SET", key, last + 1, "PX", 60_000);
           return last + 1;
         },

@@ -113,7 +113,10 @@ describe("optimistic: refusals that pass by themselves", () => {
             (error: unknown) => String(error).includes("BUSY"),
           ),
         );
-        return tx.call("GET", redis.prefix).finally(() => server.call("SCRIPT", "KILL"));
+        return tx.call("GET", redis.prefix).catch(async (error: unknown) => {
+          await server.call("SCRIPT", "KILL");
+          throw error;
+        });
       },
       { waitMs: 600_000 },
     );

@@ -45,7 +45,7 @@ const forAuthors = [
   "counted",
   "custom",
   "defaultsOf",
-  "detached",
+  "detachedTimeout",
   "evictionPolicy",
   "expiryOf",
   "inTime",

@@ -22,11 +22,11 @@ const exceptionsKiB = {
   // Connections that follow the client behind one address, and on a Cluster whose nodes come and go; outcomes that stay true
   // when a client sends again by itself, or the event loop stands still; pushes that are tried again where they were forbidden;
   // errors that name the remedy.
-  "@kit/core": 18.25,
+  "@kit/core": 19,
   // One request for each command, and nothing else.
   "@kit/core/http": 2.25,
   // The life of an object and the rules of options, which each package had for itself; clients without connections.
-  "@kit/core/toolkit": 17,
+  "@kit/core/toolkit": 17.75,
   // Reads public files with their faults: policies, counts, numeric addresses; streams without a name; lets go of abandoned versions.
   "@kit/geoip": 16,
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records; and contents that it cannot read.

@@ -1,4 +1,4 @@
-import { type Deadline, detached, inTime } from "../toolkit/index.js";
+import { type Deadline, detachedTimeout, inTime } from "../toolkit/index.js";
 
 /** When a local aggregate is written. */
 export interface FlusherOptions {
@@ -28,11 +28,10 @@ export class Flusher {
   /** The aggregate changed: it is flushed within `everyMs`, with all changes until then. */
   changed(): void {
     if (this.#timer || this.#isClosed) return;
-    const flush = (): void => {
+    this.#timer = detachedTimeout(() => {
       this.#timer = undefined;
       this.now().catch(this.#options.onError);
-    };
-    this.#timer = detached(() => setTimeout(flush, this.#options.everyMs));
+    }, this.#options.everyMs);
     this.#timer.unref();
   }
 

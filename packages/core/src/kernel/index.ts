@@ -1,5 +1,5 @@
 // Shared by every door and every entry; loaded once, and not an entry itself.
-export { detached, OwnAbortController, ownContext } from "./base/async-context.js";
+export { detached, detachedTimeout, OwnAbortController, ownContext } from "./base/async-context.js";
 export { Deadline, atDeadline, onAbort } from "./base/deadline.js";
 export { inTime, type Limit, type Settle, settled, untilAborted } from "./base/settle.js";
 export { TypedEmitter } from "./base/emitter.js";

@@ -1,4 +1,4 @@
-import { detached, type Inbox } from "../toolkit/index.js";
+import { detachedTimeout, type Inbox } from "../toolkit/index.js";
 import { aliveMs } from "./kind.js";
 
 /** A third of the time for which a waiter counts as alive. */
@@ -40,7 +40,7 @@ export class HeartbeatTimer {
     clearTimeout(this.#regular);
     const wait =
       this.#failures === 0 ? heartbeatMs * (0.8 + 0.4 * Math.random()) : Math.min(1_000, 50 * 2 ** this.#failures);
-    this.#regular = detached(() => setTimeout(this.#beat, wait));
+    this.#regular = detachedTimeout(this.#beat, wait);
   }
 
   /** The last heartbeat had a reply, or failed. */
@@ -65,7 +65,7 @@ export class HeartbeatTimer {
       this.#watchAt = Infinity;
       this.#beat();
     };
-    this.#watch = detached(() => setTimeout(look, Math.min(at - performance.now(), longestTimerMs)));
+    this.#watch = detachedTimeout(look, Math.min(at - performance.now(), longestTimerMs));
   }
 
   unwatch(): void {

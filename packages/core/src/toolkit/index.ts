@@ -23,7 +23,7 @@ export {
   isClusterClient,
   isForbidden,
   isReplyError,
-  detached,
+  detachedTimeout,
   OwnAbortController,
   ownContext,
   isSlotMoving,

@@ -9,6 +9,9 @@ const root = new AsyncResource("kit");
 /** Creates what outlives the call in which it is created, such as a connection or a shared timer, outside of that call's async context. */
 export const detached = <T>(create: () => T): T => root.runInAsyncScope(create);
 
+/** A timer that serves more than the call in which it is set. */
+export const detachedTimeout = (run: () => void, ms: number): NodeJS.Timeout => detached(() => setTimeout(run, ms));
+
 /** Remembers the async context of the user's call. The function that it returns runs user code there. */
 export const ownContext = (): (<T>(run: () => T) => T) => {
   const caller = new AsyncResource("kit");

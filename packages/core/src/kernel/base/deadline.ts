@@ -1,4 +1,4 @@
-import { detached } from "./async-context.js";
+import { detachedTimeout } from "./async-context.js";
 
 /** A timer that fires this much late shows that the event loop stood still. */
 const stallMs = 50;
@@ -123,8 +123,7 @@ const arm = (at: number): void => {
   clearTimeout(timer);
   const now = performance.now();
   timerAt = Math.max(at, now);
-  const waitMs = Math.min(Math.ceil(timerAt - now), longestTimer);
-  timer = detached(() => setTimeout(look, waitMs));
+  timer = detachedTimeout(look, Math.min(Math.ceil(timerAt - now), longestTimer));
   if (holders === 0) timer.unref();
 };
 

@@ -1,4 +1,4 @@
-import { detached } from "../base/async-context.js";
+import { detachedTimeout } from "../base/async-context.js";
 import type { ClientContext } from "./context.js";
 
 /** A right that ends at an instant of our monotonic clock unless it is renewed before. */
@@ -136,8 +136,7 @@ export class ExpiryScheduler {
     clearTimeout(this.#timer);
     this.#timerAt = next;
     // Rounded down: a timer that fires a millisecond early is set again, and one that fires late misses the deadline.
-    const waitMs = Math.max(0, Math.floor(next - now));
-    this.#timer = detached(() => setTimeout(() => this.#tick(), waitMs));
+    this.#timer = detachedTimeout(() => this.#tick(), Math.max(0, Math.floor(next - now)));
     this.#timer.unref();
   }
 

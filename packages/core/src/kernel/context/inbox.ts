@@ -1,5 +1,5 @@
 import { destroySocket, duplicateNode, type NodeClient, type RedisLike } from "../connection/client.js";
-import { detached } from "../base/async-context.js";
+import { detachedTimeout } from "../base/async-context.js";
 import { type Deadline, onAbort } from "../base/deadline.js";
 import { settled } from "../base/settle.js";
 import { isForbidden } from "../base/errors.js";
@@ -192,12 +192,10 @@ export class Inbox {
     const dueMs = this.#heardAt + aliveMs - performance.now();
     if (dueMs <= 0) void this.check();
     else
-      this.#checkTimer ??= detached(() =>
-        setTimeout(() => {
-          this.#checkTimer = undefined;
-          if (this.#expected.size > 0) this.checkSoon();
-        }, dueMs),
-      ).unref();
+      this.#checkTimer ??= detachedTimeout(() => {
+        this.#checkTimer = undefined;
+        if (this.#expected.size > 0) this.checkSoon();
+      }, dueMs).unref();
   }
 
   /** Makes sure that the connection is alive; a silent one is replaced. Concurrent calls share one check. */
