@@ -134,6 +134,8 @@ export const eventsBehaviour = (mode: RedisMode): void => {
       });
       await fixture.untilIdle(1);
       await eventually(async () => expect(await queue.addOnce("job", 6, renewed)).toMatchObject({ isAdded: true }));
+      // A worker that is quick would take it before its millisecond is over.
+      await fixture.age("renewed");
       await resumeQueue(redis.client, address());
       await until(all, "expired", 3);
       await promoteJob(redis.client, address(), promoted);
