@@ -27,7 +27,7 @@ import {
   type RetryPolicy,
 } from "./add/backoff.js";
 import type { Expiry } from "./add/expiry.js";
-import { idText, isMade } from "./add/ids.js";
+import { ownId } from "./add/ids.js";
 import { encodedName } from "./add/names.js";
 import { priority } from "./add/priority.js";
 import { schemaMap } from "./add/schemas.js";
@@ -35,12 +35,6 @@ import { type ResolvedUnique, type Unique, uniqueOption, uniqueWords } from "./a
 import type { BackoffFunction } from "./work/handlers.js";
 
 const dayMs = 86_400_000;
-
-const idOption = (name: string, id: string): string => {
-  if (isMade(idText(name, id)) || id.startsWith("!"))
-    throw new RangeError(`Expected \`${name}\` not to begin with \`!\` or look like a generated id`);
-  return id;
-};
 
 /** How many dead letters are kept. The oldest are dropped first; `deadDropped` counts them. */
 export interface DeadLetterBounds {
@@ -289,7 +283,7 @@ export interface AddOptions {
 }
 
 export const addRules = {
-  id: custom(idOption),
+  id: custom(ownId),
   unique: custom(uniqueOption),
   delayMs: milliseconds(0, longestWaitMs),
   // An invalid Date has NaN.

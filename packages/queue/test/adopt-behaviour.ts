@@ -122,6 +122,7 @@ export const adoptBehaviour = (mode: RedisMode): void => {
       await flows.add({ ...child, opts: { jobId: "parent" }, children: [{ ...child, opts: { jobId: "child" } }] });
       await from.add("job", 1, { jobId: "x".repeat(129) });
       await from.add("job", 1, { jobId: "AAAAAAAAA.0001" });
+      await from.add("job", 1, { jobId: "!room" });
       await from.add("x".repeat(129), 1, { jobId: "long name" });
       await from.add("job", 1, { jobId: "taken", delay: 600_000 });
       await from.add("job", 1, { jobId: "keyed", deduplication: { id: "key" } });
@@ -130,12 +131,16 @@ export const adoptBehaviour = (mode: RedisMode): void => {
         { name: "job", data: 3, unique: { key: "key" }, delayMs: 900_000 },
       ]);
       for (let n = 0; n < 150; n++) await from.add("job", n);
+      const would = await adopt({});
       const report = await adopt();
+      // What the server alone can say is in no dry run.
+      expect(report.refused.filter(({ reason }) => !reason.startsWith("the queue has"))).toEqual(would.refused);
       const reasons = Object.fromEntries(report.refused.map(({ id, reason }) => [id.slice(0, 14), reason]));
       expect(reasons).toEqual({
         child: "it is a child of another job: flows are not there",
         [`${"x".repeat(14)}`]: expect.stringContaining("128"),
-        "AAAAAAAAA.0001": "its id looks like one that a queue makes",
+        "AAAAAAAAA.0001": "Expected `id` not to begin with `!` or look like a generated id",
+        "!room": "Expected `id` not to begin with `!` or look like a generated id",
         "long name": expect.stringContaining("name of a job"),
         taken: "the queue has a job of its id: taken",
         keyed: expect.stringMatching(/^the queue has a job of its key: .{14}$/),
@@ -145,8 +150,30 @@ export const adoptBehaviour = (mode: RedisMode): void => {
       const ran: string[] = [];
       bullWorker(({ id = "" }) => ran.push(id));
       // These run at BullMQ, and the parent after its child.
-      await eventually(() => expect(ran).toHaveLength(6), patient);
-      expect(ran.toSorted()).toEqual(["AAAAAAAAA.0001", "child", "keyed", "long name", "parent", "x".repeat(129)]);
+      await eventually(() => expect(ran).toHaveLength(7), patient);
+      expect(ran.toSorted()).toEqual([
+        "!room",
+        "AAAAAAAAA.0001",
+        "child",
+        "keyed",
+        "long name",
+        "parent",
+        "x".repeat(129),
+      ]);
+    });
+
+    it("keeps the key of a job whose id has a blank, until the job ends, also if the id is used again", async () => {
+      await bull().add("job", 1, { jobId: "user 7%", deduplication: { id: "user 7%" } });
+      expect((await adopt()).moved.waiting).toBe(1);
+      const queue = make();
+      const unique = { key: "user 7%" };
+      expect(await queue.addOnce("job", 2, { unique })).toMatchObject({ id: "user 7%", isAdded: false });
+      const runs = new Runs();
+      const worker = work(queue, runs.handler);
+      await runs.until(1);
+      await worker.close();
+      await queue.add("job", 3, { id: "user 7%", delayMs: 600_000 });
+      expect(await queue.addOnce("job", 4, { unique })).toMatchObject({ isAdded: true });
     });
 
     it("makes schedules of job schedulers, which go on after the next job, and refuses those that differ", async () => {

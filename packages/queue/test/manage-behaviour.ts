@@ -40,6 +40,11 @@ export const manageBehaviour = (mode: RedisMode): void => {
         const urgent = await add("urgent", { priority: -1 });
         const later = await add("later", { delayMs: 600_000, priority: 4, id: "own" });
         const own = await add("kept", { delayMs: 600_000 });
+        // A Date can be later than a job can wait; beyond that, it would seem to wait for the end of another job.
+        await rescheduleJob(redis.client, address(), later, { dueAt: new Date(8.64e15) });
+        const last = await add("last", { dueAt: new Date(8.64e15) });
+        expect(await promoteJob(redis.client, address(), last)).toBe("ready");
+        expect(await remove(last)).toBe("removed");
         for (const id of [waiting, urgent]) expect(await reschedule(id, { dueAt: new Date() })).toBe("ready");
         expect(await fixture.counts()).toMatchObject({ waiting: 1, prioritised: 1, delayed: 2 });
         for (const id of [waiting, urgent]) expect(await reschedule(id, { delayMs: 600_000 })).toBe("delayed");

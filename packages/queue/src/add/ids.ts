@@ -30,6 +30,17 @@ export const idText = (name: string, id: string): string => {
 export const isMade = (id: string): boolean => madeId.test(id);
 
 /**
+ * Checks an id that a caller gives a job: every door that stores one calls this. One that begins with `!` would read as an entry.
+ *
+ * @throws {TypeError | RangeError} it is not what it should be.
+ */
+export const ownId = (name: string, id: string): string => {
+  if (isMade(idText(name, id)) || id.startsWith("!"))
+    throw new RangeError(`Expected \`${name}\` not to begin with \`!\` or look like a generated id`);
+  return id;
+};
+
+/**
  * Makes the ids of jobs, and numbers the calls that add them. A producer's name has nine random characters, 53 bits: among a million
  * producers two have the same name with a probability of 1 in 18,000.
  */
@@ -66,7 +77,6 @@ export class IdSource {
 
 /** The id and priority of an entry: the id alone, or `!priority!id`. */
 export const partsOf = (entry: string): { readonly id: string; readonly priority: number } => {
-  if (!entry.startsWith("!")) return { id: entry, priority: 0 };
-  const end = entry.indexOf("!", 1);
-  return { id: entry.slice(end + 1), priority: Number(entry.slice(1, end)) };
+  const [, priority, id] = /^!(-?\d+)!(.*)$/s.exec(entry) ?? [];
+  return id === undefined ? { id: entry, priority: 0 } : { id, priority: Number(priority) };
 };

@@ -3,7 +3,7 @@ import { Batcher } from "@kit/core/batching";
 import { type Deadline, noAnswer } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, wallMs } from "../commands.js";
 import { QueueFullError } from "../errors.js";
-import { IdSource } from "./ids.js";
+import { IdSource, isMade, ownId } from "./ids.js";
 import type { AddedOnce, QueueSettings } from "../options.js";
 import { blobOf, type Payload } from "./payload.js";
 import { maxAdded } from "../scripts/index.js";
@@ -54,6 +54,7 @@ const sizeOf = (item: Item): number =>
 export const parseOp = (op: string): { readonly word: string; readonly id: string } => {
   const [, call = "", id = ""] = /^([0-9A-Za-z]{9}:\d+):(.+)$/s.exec(op) ?? [];
   if (call === "") throw new TypeError("Expected `op` to come from a KitUnknownOutcomeError of `add()`");
+  if (!isMade(id)) ownId("op", id);
   return { word: `\to${call}`, id };
 };
 

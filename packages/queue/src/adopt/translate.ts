@@ -1,6 +1,6 @@
 import { resolve } from "@kit/core/toolkit";
 import { longestWaitMs, type ResolvedBackoff } from "../add/backoff.js";
-import { idText, isMade } from "../add/ids.js";
+import { idText, ownId } from "../add/ids.js";
 import { encodedName } from "../add/names.js";
 import { blobOf, headOf, type Payload } from "../add/payload.js";
 import { keyWordOf, type ResolvedUnique, uniqueWords } from "../add/unique.js";
@@ -83,13 +83,13 @@ export const refusalOf = (id: string, job: StoredBullJob | undefined, isFollowin
   if (isHolder && job.holder.hasNext) return "another job of its deduplication id waits for its end";
   try {
     encodedName(job.name);
-    idText("id", id);
+    ownId("id", id);
     if (isHolder) idText("deduplication id", job.deduplication);
     optionsOf(job.opts);
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
-  return isMade(id) ? "its id looks like one that a queue makes" : undefined;
+  return undefined;
 };
 
 /** Whether a job waits between its attempts as a function of its BullMQ worker says. */

@@ -30,7 +30,9 @@ export const recordOf = (id: string, field: string): ScheduleRecord => {
 export const timingOf = (id: string, { timing }: ScheduleRecord): Timing => {
   try {
     const parsed = JSON.parse(timing) as Timing;
-    if (parsed.everyMs !== undefined || parsed.cron !== undefined) return parsed;
+    const { everyMs, cron } = parsed;
+    if (cron === undefined ? Number.isSafeInteger(everyMs) && Number(everyMs) > 0 : typeof cron === "string")
+      return parsed;
   } catch {
     // Fall through.
   }

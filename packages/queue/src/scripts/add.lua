@@ -138,7 +138,7 @@ local function delay(entry, due)
 end
 
 local function takeKey(key, id, till, before)
-  redis.call('HSET', unique, key, string.format('%s %.0f %s', id, till, before))
+  redis.call('HSET', unique, key, keyRecord(id, till, before))
 end
 
 -- Gives a job that is ready or delayed this blob and, if it waits for no further attempt, the due instant. It keeps its priority.
@@ -161,7 +161,8 @@ local function renew(id, blob, due)
   if added[id] then return false end
   local former = redis.call('HGET', jobs, id)
   local addedAt, wait, from = string.match(former, '^(%S+) %S+[^\n]- e(%d+)@?(%d*)')
-  if not wait or math.max(tonumber(addedAt, 36), tonumber(from) or 0) + wait >= now then return false end
+  local start = wait and tonumber(addedAt, 36)
+  if not start or math.max(start, tonumber(from) or 0) + wait >= now then return false end
   local state, dueAt = stateOf(id)
   local isHeld = state ~= 'ready' and (dueAt or behind) >= behind
   if isHeld or redis.call('HEXISTS', failures, id) == 1 then return false end
@@ -201,7 +202,7 @@ local function claim(word, id, blob, due)
       replace(held, former, blob, due)
       return state, held.id, 'r'
     end
-    if state ~= 'lost' and string.find(former, '^%S+ %S+[^\n]- k%S') then
+    if state ~= 'lost' and string.find(former, '^%S+ %S+[^\n]- k%S[^\n]*\n') then
       redis.call('HSET', jobs, held.id, withWord(former, 'n', ' n' .. id))
       takeKey(key, id, 0, held.id)
       return 'added', id, 'n'
@@ -238,13 +239,13 @@ for i, id in ipairs(ids) do
     end
   end
   local entry = entryOf(id, tonumber(word.p or 0))
-  local due = word.d and now + word.d or tonumber(word['@'] or now)
+  -- From `behind` on, a score is that of a successor.
+  local due = math.min(word.d and now + word.d or tonumber(word['@'] or now), behind - 1)
   if not isStored and word.u and (added[id] or redis.call('HEXISTS', jobs, id) == 1) then
     isStored = true
     if not renew(id, blobs[i], due) and wantsAnswer then answer = stateOf(id) end
   end
   if not isStored and word.k then
-    due = math.min(due, behind - 1)
     local state, holder, effect = claim(word, id, blobs[i], due)
     isStored = state ~= 'added' or holder ~= id
     if isStored then answer = table.concat({ state, holder, effect }, '\t') end

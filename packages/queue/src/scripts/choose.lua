@@ -37,7 +37,7 @@ local function chooseByName(jobs, suspended, named, names, leaving, count, maxBy
   -- The first job in `suspended` between two bounds: its member, name, and place with entry.
   local function firstBetween(low, high)
     local member = redis.call('ZRANGE', suspended, low, high, 'BYLEX', 'LIMIT', 0, 1)[1]
-    return member and { member, string.match(member, '^(%S+) ?(.*)$') }
+    return member and { member, string.match(member, '^(%S*) ?(.*)$') }
   end
   local function isBefore(one, other) return one[3] < other[3] end
   -- The first job of each name, by place; a step that takes nothing needs none behind one that may begin. With very many names the last ones

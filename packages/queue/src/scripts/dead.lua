@@ -29,7 +29,8 @@ local function overdueDead(jobs, failures, dead, meta, bounds, now)
     bytes = bytes + sizeOf(jobs, failures, oldest[i])
   end
   if #ids > 0 then
-    redis.call('HINCRBY', meta, 'deadBytes', -bytes)
+    -- Not `-bytes`: for letters whose data is gone that is -0, which Redis refuses.
+    redis.call('HINCRBY', meta, 'deadBytes', 0 - bytes)
     redis.call('HINCRBY', meta, 'deadDropped', #ids)
   end
   return ids

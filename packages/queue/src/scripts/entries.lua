@@ -1,20 +1,28 @@
 -- entries.lua - entries of jobs.
 -- An entry is how a job stands in lists of work: its id, or `!priority!id` if the priority is not 0.
 --
--- Defines idOf, entryOf, entryOfBlob, leasedEntry, suspendedEntry, takeIdOf, parseRecord, nameOf
+-- Defines boundedPriority, idOf, entryOf, entryOfBlob, leasedEntry, suspendedEntry, takeIdOf, parseRecord, nameOf
+-- These read whatever is stored, also what no door lets in: a script that fails here would fail after its first write.
+
+-- A priority as a number; beyond the bounds the scores of two would overlap.
+local function boundedPriority(text)
+  return math.max(-1048575, math.min(1048575, tonumber(text) or 0))
+end
+
 local function idOf(entry)
   if string.byte(entry) ~= 33 then return entry, 0 end
   local priority, id = string.match(entry, '^!(-?%d+)!(.*)$')
-  return id, tonumber(priority)
+  if not id then return entry, 0 end
+  return id, boundedPriority(priority)
 end
 
 local function entryOf(id, priority)
-  return priority == 0 and id or string.format('!%d!%s', priority, id)
+  return priority == 0 and id or string.format('!%d!', priority) .. id
 end
 
 -- The entry of a stored job, by the priority in its header.
 local function entryOfBlob(id, blob)
-  return entryOf(id, tonumber(string.match(blob, '^%S+ %S+[^\n]- p(-?%d+)') or 0))
+  return entryOf(id, boundedPriority(string.match(blob or '', '^%S+ %S+[^\n]- p(-?%d+)')))
 end
 
 -- The entry behind the take id of 12 characters in a member of `leases`.

@@ -68,7 +68,8 @@ for id in string.gmatch(ids, '[^\n]+') do
   end
 end
 if #letters == 0 then return { 0, begun } end
-redis.call('HINCRBY', meta, 'deadBytes', -bytes)
+-- Not `-bytes`: for letters whose data is gone that is -0, which Redis refuses.
+redis.call('HINCRBY', meta, 'deadBytes', 0 - bytes)
 if #moved > 0 then
   makeReady(waiting, prioritised, moved, false)
   wakeWorker(wake)

@@ -1,5 +1,6 @@
 -- repair.lua - makes jobs ready that are in no list of work.
--- They go to the end of the queue, with their attempts and crashes.
+-- They go to the end of the queue, with their attempts and crashes. One whose id reads as the entry of another job stays: no list can
+-- name it.
 --
 -- KEYS[1]  jobs         hash    id to header and payload
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
@@ -41,7 +42,7 @@ for id in string.gmatch(ids, '[^\n]+') do
       or redis.call('ZSCORE', prioritised, id)
       or redis.call('ZSCORE', delayed, entry)
     if not isElsewhere then
-      wanted[#wanted + 1] = entry
+      wanted[#wanted + 1] = { entry = entry, id = id }
       missing[entry] = true
     end
   end
@@ -64,17 +65,17 @@ repeat
   cursor = page[1]
 until cursor == '0'
 local lost, names = {}, {}
-for _, entry in ipairs(wanted) do
-  if missing[entry] then
-    missing[entry] = nil
-    lost[#lost + 1] = entry
-    names[#names + 1] = (idOf(entry))
+for _, job in ipairs(wanted) do
+  if missing[job.entry] then
+    missing[job.entry] = nil
+    names[#names + 1] = job.id
+    if idOf(job.entry) == job.id then lost[#lost + 1] = job.entry end
   end
 end
 if verb == 'repair' and #lost > 0 then
   makeReady(waiting, prioritised, lost, false)
   wakeWorker(wake)
-  for _, id in ipairs(names) do tell('ready', id) end
+  for _, entry in ipairs(lost) do tell('ready', (idOf(entry))) end
   recordEvents(events)
 end
 return table.concat(names, '\n')

@@ -41,6 +41,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local at = tonumber(string.sub(due, 2))
 if string.sub(due, 1, 1) == 'd' then at = now + at end
+at = math.min(at, behind - 1)
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', delayed, '')
 if former and tonumber(former) >= behind then

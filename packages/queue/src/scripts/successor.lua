@@ -16,12 +16,13 @@ end
 -- Called before the job is deleted.
 local function releaseSuccessor(jobs, delayed, wake, id)
   local next = string.match(redis.call('HGET', jobs, id) or '', '^%S+ %S+[^\n]- n(%S+)')
-  local entry = next and entryOfBlob(next, redis.call('HGET', jobs, next) or '')
+  local blob = next and redis.call('HGET', jobs, next)
+  local entry = blob and entryOfBlob(next, blob)
   local score = entry and tonumber(redis.call('ZSCORE', delayed, entry) or 0) or 0
   if score < behind then return end
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  local later = expiringFrom(redis.call('HGET', jobs, next), math.max(score - behind, now))
+  local later = expiringFrom(blob, math.max(score - behind, now))
   if later then redis.call('HSET', jobs, next, later) end
   redis.call('ZADD', delayed, string.format('%.0f', score - behind), entry)
   wakeTimers(wake)

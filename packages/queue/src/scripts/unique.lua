@@ -1,24 +1,41 @@
 -- unique.lua - finds the job that has a key.
 -- `unique` has for each key `id until before`: its last job; the instant until which the key is taken in any case, ms, or 0; and the job
--- whose end that one waits for, or nothing.
+-- whose end that one waits for, or nothing. White space and `%` in ids are percent-encoded. A record that cannot be read counts as none.
 --
--- Defines holderOf, withWord, dropUnused
+-- Defines keyRecord, holderOf, withWord, dropUnused
 
-local function isAlive(jobs, dead, id)
-  return redis.call('HEXISTS', jobs, id) == 1 and not redis.call('ZSCORE', dead, id)
+local function encoded(id)
+  return (string.gsub(id, '[%s%%]', function(character) return string.format('%%%02X', string.byte(character)) end))
+end
+
+local function decoded(text)
+  return (string.gsub(text, '%%(%x%x)', function(digits) return string.char(tonumber(digits, 16)) end))
+end
+
+local function keyRecord(id, till, before)
+  return string.format('%s %.0f %s', encoded(id), till, encoded(before))
+end
+
+-- A caller may use an id again, for a job without this key. No producer uses a made one again, so its header need not be read.
+local function isAlive(jobs, dead, id, key)
+  if redis.call('HEXISTS', jobs, id) == 0 or redis.call('ZSCORE', dead, id) then return false end
+  if #id == 14 and string.find(id, '^%w+%.[0-9a-z]+$') then return true end
+  return decoded(string.match(redis.call('HGET', jobs, id), '^%S+ %S+[^\n]- [uk](%S+)') or '') == key
 end
 
 -- The record of a key, and as `id` the job that has it: neither done, removed nor dead. `hasFormer`: nor is the job before.
 local function holderOf(unique, jobs, dead, key)
-  local last, till, before = string.match(redis.call('HGET', unique, key) or '! 0 ', '^(%S+) (%d+) (%S*)$')
-  local held = { last = last, till = tonumber(till), before = before, hasFormer = isAlive(jobs, dead, before) }
-  held.id = isAlive(jobs, dead, last) and last or held.hasFormer and before
+  local last, till, before = string.match(redis.call('HGET', unique, key) or '', '^(%S+) (%d+) (%S*)$')
+  last, before = decoded(last or '!'), decoded(before or '')
+  local held = { last = last, till = tonumber(till) or 0, before = before, hasFormer = isAlive(jobs, dead, before, key) }
+  held.id = isAlive(jobs, dead, last, key) and last or held.hasFormer and before
   return held
 end
 
 -- The blob with another word of this letter in its header, or without one.
 local function withWord(blob, letter, word)
   local head, words, payload = string.match(blob, '^(%S+ %S+)([^\n]*)(\n.*)$')
+  if not head then return blob end
   return head .. word .. string.gsub(words, ' ' .. letter .. '%S+', '', 1) .. payload
 end
 

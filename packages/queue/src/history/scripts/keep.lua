@@ -29,7 +29,7 @@ for i = 1, #ended, 2 do
   texts[#texts + 1] = record
 end
 local isNew, scores, fields = {}, {}, {}
-local bytes = tonumber(redis.call('HGET', records, '!bytes') or 0)
+local bytes = tonumber(redis.call('HGET', records, '!bytes') or 0) or 0
 for i, lease in ipairs(redis.call('ZMSCORE', leases, unpack(members))) do
   if lease then
     local id, record = idOf(leasedEntry(members[i])), texts[i]

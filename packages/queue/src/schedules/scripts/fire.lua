@@ -38,12 +38,15 @@ listen(limits)
 local fields, ready, counts, scores, gone, reply = {}, {}, {}, {}, {}, ''
 for line in string.gmatch(plan, '[^\n]+') do
   local id, revision, at, next, left, runs = string.match(line, '^([^\t]+)\t([^\t]*)\t([^\t]+)\t([^\t]+)\t(%d*)\t([%d,]*)$')
+  -- A line of what was stored damaged keeps no other schedule from its run.
+  local isWhole = next == 'inf' or string.find(next or '', '^%d+$')
+  id = id or ''
   local schedule = redis.call('HGET', schedules, id)
   local template = redis.call('HGET', templates, id)
   local score = redis.call('ZSCORE', upcoming, id)
   local head, own, tail = string.match(schedule or '', '^(%d+\t([^\t]+)\t)%d*(\t.*)$')
   if not schedule then gone[#gone + 1] = id end
-  if template and own == revision and score == at then
+  if isWhole and template and own == revision and score == at then
     reply = reply .. '1'
     for run in string.gmatch(runs, '%d+') do
       local job, blob = id .. '@' .. run, stamp .. ' ' .. template
@@ -51,7 +54,7 @@ for line in string.gmatch(plan, '[^\n]+') do
         fields[#fields + 1] = job
         fields[#fields + 1] = blob
         ready[#ready + 1] = entryOfBlob(job, blob)
-        tell('added', job, nameOf(blob), 'ready')
+        tell('added', job, nameOf(blob) or '', 'ready')
       end
     end
     if left ~= '' then

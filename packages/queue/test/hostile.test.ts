@@ -1,0 +1,262 @@
+import { useRedis } from "@kit/testing";
+import * as vitest from "vitest";
+import { expect, it } from "vitest";
+import * as adoption from "../src/adopt/scripts/index.js";
+import * as history from "../src/history/scripts/index.js";
+import { keyHead, onceKeys, queueKeys, repliesKey, takenKey } from "../src/keys.js";
+import * as looks from "../src/manage/scripts.js";
+import * as notes from "../src/progress/scripts/index.js";
+import * as schedules from "../src/schedules/scripts/index.js";
+import * as all from "../src/scripts/index.js";
+import { permanentKeys } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys });
+
+/** Ids that no door lets in, and those that look like something else. */
+const ids = ["!room", "!5!x", "!-99999999999999999999!y", "!", "a b", "50%", "%zz", "", "tab\tbed", "AAAAAAAAA.0001"];
+
+/** What may be stored of a job: whole, and damaged in each place where a script reads it. */
+const blobs = [
+  "",
+  "\n",
+  "k1",
+  "k1 job",
+  "k1 job kkey",
+  "k1 job p99999999999999999999\n1",
+  "k1 job p-\n1",
+  "!! job e5 kkey\n1",
+  "k1 job e5@99999999999999999999999 kkey n!room\n1",
+  "k1 job kkey na%20b e5\n1",
+  "k1 job nAAAAAAAAA.0001 ukey\n1",
+  "k1 job%ZZ e1 kkey\n1",
+];
+const records = ["", "x", "9\tx\t", `1\t${"9".repeat(30)}\t{}`, "0\t0\t", "1\t1 zzz\t{"];
+const uniques = ["", "x", "a b 0 ", "! 0 ", "!room 0 a%20b", "%zz x y", "a%20b 99999999999999999999 %"];
+const fields = ["", "x", "0\tR\t\t{", '0\tR\t\t{"everyMs":0}', '0\tR\t5\t{"everyMs":1000}'];
+
+const takeId = "worker000000";
+const keys = (): ReturnType<typeof queueKeys> => queueKeys(redis.prefix, "mail");
+const head = (): string => keyHead(redis.prefix, "mail");
+const taken = (): string => takenKey(head(), takeId);
+const replies = (): string => repliesKey(head(), "caller");
+const state = (): string => `${redis.prefix}:bull`;
+
+/** Where a job with this id may be. */
+const places = [
+  "waiting",
+  "prioritised",
+  "due",
+  "later",
+  "successor",
+  "held",
+  "ended",
+  "dead",
+  "suspended",
+  "nowhere",
+] as const;
+type Place = (typeof places)[number];
+
+/** A queue in which everything is stored that this round has. */
+const clear = async (): Promise<unknown> => redis.client.del("none", ...(await redis.client.keys(`${redis.prefix}:*`)));
+
+const fill = async (id: string, round: number, place: Place): Promise<void> => {
+  const of = <T>(some: readonly T[]): T => some[round % some.length]!;
+  const { jobs, waiting, prioritised, delayed, leases, dead, failures, suspended, named, unique, limits, meta } =
+    keys();
+  await clear();
+  const client = redis.client.pipeline();
+  client.hset(jobs, id, of(blobs), "other", "k1 job\n1");
+  client.rpush(waiting, "other").hset(failures, id, of(records)).hset(unique, "key", of(uniques), "more", of(uniques));
+  client.hset(limits, "names", "\njob 1 0", "listened", "99999999999999").xadd(keys().events, "1-1", "e", "began");
+  client.hset(meta, "layout", "1");
+  client.set(taken(), `${takeId}\n${id}`).zadd(named, 0, `job ${takeId}${id}`);
+  client.hset(keys().schedules, id, of(fields)).hset(keys().templates, id, of(blobs)).zadd(keys().upcoming, 5, id);
+  client.hset(keys().records, id, of(records), "!bytes", "5").zadd(keys().kept, 5, id);
+  for (const entry of [id, `!5!${id}`]) {
+    if (place === "waiting") client.rpush(waiting, entry);
+    if (place === "prioritised") client.zadd(prioritised, 5, entry);
+    if (place === "due") client.zadd(delayed, 5, entry);
+    if (place === "later") client.zadd(delayed, "inf", entry);
+    if (place === "successor") client.zadd(delayed, "1000000000000005", entry);
+    if (place === "held") client.zadd(leases, "9999999999999", takeId + entry);
+    if (place === "ended") client.zadd(leases, 5, takeId + entry);
+    if (place === "dead") client.zadd(dead, 5, entry);
+    if (place === "suspended") client.zadd(suspended, 0, entry, 0, `job 10485761000000000000005 ${entry}`);
+  }
+  await client.exec();
+};
+
+const stepWith = (given: Record<string, unknown>): Promise<unknown> =>
+  all.step.run(redis.client, { ...keys(), taken: taken(), replies: [replies()] }, {
+    ...{ takeId: "worker000003", count: 5, sure: 5, leaseMs: 60_000, flags: "lt", maintenance: "1" },
+    ...{ bounds: "2 10000 1209600000 67108864", done: "", others: [] },
+    ...given,
+  } as never);
+let sequence = 0;
+const answered = (words: string): string[] =>
+  ["AAAAAAAAA", ...(/\to(\w+)/.exec(words)?.slice(1) ?? [])].map((producer) => `${head()}answered:${producer}`);
+const addWith = (id: string, words: string): Promise<unknown> =>
+  all.add.run(
+    redis.client,
+    { ...keys(), once: onceKeys(keys(), answered(words), words.includes("\tk")) },
+    { producer: "AAAAAAAAA", sequence: ++sequence, isNew: "0", plan: `${id}${words}`, blobs: ["k1 job kkey e5\n1"] },
+  );
+const page = { adopting: { token: "T", target: "t", number: 1 } };
+
+/** Each script that writes, as its callers call it. */
+const calls: Record<string, (id: string) => readonly (() => Promise<unknown>)[]> = {
+  "queue.add": (id) => [
+    () => addWith("BBBBBBBBB.0001", "\t?\tkkey"),
+    () => addWith("BBBBBBBBB.0001", "\t?-\tkkey\tr"),
+    () => addWith("BBBBBBBBB.0001", "\t?\tkkey\tr\td5000"),
+    () => addWith("BBBBBBBBB.0001", "\t?-\tkmore\tw5000\te"),
+    () => addWith("BBBBBBBBB.0001", "\t?\tkkey\tw5\te"),
+    () => addWith("other", "\tu\t?"),
+    () => addWith("other", `\tu\t?\toAAAAAAAAA:3\tp5\t@9999999999999999`),
+    // Below, an id without what ends a line or a word of the plan.
+    ...(/^[^\t]+$/.test(id)
+      ? [() => addWith(id, "\tu\t?"), () => addWith(id, "\tu\t?\td5000"), () => addWith(id, "\tu\t?-\tkkey")]
+      : []),
+  ],
+  "queue.step": (id) => [
+    () => stepWith({}),
+    () => stepWith({ done: takeId + id }),
+    ...["d", "dk", "r0", "r5", "x", "xk", "h5"].map(
+      (verdict) => () =>
+        stepWith({ others: [{ member: takeId + id, verdict, record: "1\t0\t{}", answer: "1 c i jx" }] }),
+    ),
+  ],
+  "queue.heartbeat": (id) => [() => all.heartbeat.run(redis.client, keys(), { leaseMs: 5, members: takeId + id })],
+  "queue.begin": (id) => [() => all.begin.run(redis.client, keys(), { member: takeId + id })],
+  "queue.handBack": (id) => [
+    () => all.handBack.run(redis.client, keys(), { members: takeId + id, after: "", limited: "1", begun: id }),
+    () =>
+      all.handBack.run(redis.client, keys(), { members: takeId + id, after: "other\n!5!x", limited: "", begun: "" }),
+  ],
+  "queue.recover": () => [() => all.recover.run(redis.client, { ...keys(), taken: taken() }, { takeId })],
+  "queue.redrive": (id) =>
+    ["redrive", "drop"].flatMap((verb) =>
+      ["", id].flatMap((some) =>
+        [0, 5_000].map(
+          (spreadMs) => () => all.redrive.run(redis.client, keys(), { verb, ids: some, begun: "", spreadMs } as never),
+        ),
+      ),
+    ),
+  "queue.outcomes": (id) => [
+    () => all.outcomes.run(redis.client, { ...keys(), replies: replies() }, { received: id, wanted: id }),
+  ],
+  "queue.repair": (id) => [() => looks.repair.run(redis.client, keys(), { verb: "repair", ids: `${id}\nother` })],
+  "queue.prioritise": (id) => [
+    () => looks.prioritise.run(redis.client, keys(), { id, priority: 7 }),
+    () => looks.prioritise.run(redis.client, keys(), { id, priority: 0 }),
+  ],
+  "queue.remove": (id) => [() => looks.remove.run(redis.client, keys(), { id })],
+  "queue.edit": (id) => [
+    async () => {
+      const { createHash } = await import("node:crypto");
+      const digest = createHash("sha1")
+        .update((await redis.client.hget(keys().jobs, id)) ?? "")
+        .digest("hex");
+      await looks.edit.run(redis.client, keys(), { id, digest, blob: "k1 job p5\n2" });
+    },
+  ],
+  "queue.drain": () =>
+    (["waiting", "ranked", "suspended"] as const).flatMap((from) =>
+      [keys().prioritised, keys().delayed, keys().suspended].map(
+        (ranked) => () => looks.drain.run(redis.client, { ...keys(), ranked }, { from, count: 5 }),
+      ),
+    ),
+  "queue.cancel": (id) => [
+    () =>
+      looks.cancel.run(
+        redis.client,
+        { ...keys(), replies: [replies()] },
+        { id, header: "", cursor: "0", channel: "c", caller: "i", pushes: "p" },
+      ),
+  ],
+  "queue.reschedule": (id) =>
+    ["d0", "d5000", "@9999999999999999"].map((due) => () => looks.reschedule.run(redis.client, keys(), { id, due })),
+  "queue.fire": (id) =>
+    ["5", "inf", "NaN"].map(
+      (next) => () =>
+        schedules.fire.run(redis.client, keys(), {
+          stamp: "k1",
+          plan: `${id}\tR\t5\t${next}\t3\t5,1005\nother\t\t5\tinf\t\t`,
+        }),
+    ),
+  "queue.putSchedule": (id) => [
+    () =>
+      schedules.putSchedule.run(redis.client, keys(), {
+        ...{ id, revision: "R", at: "5", removed: "0", schedule: "0\tS\t\t{}", template: "job\n1", next: "5" },
+      }),
+  ],
+  "queue.dropSchedule": (id) => [() => schedules.dropSchedule.run(redis.client, keys(), { id, revision: "R" })],
+  "queue.keep": (id) => [
+    () =>
+      history.keep.run(redis.client, keys(), {
+        ...{ maxCount: 1, maxAgeMs: 5_000, maxBytes: 50 },
+        ended: [{ member: takeId + id, record: `${takeId} {}` }],
+      }),
+  ],
+  "queue.forget": (id) => [() => history.forget.run(redis.client, keys(), { members: takeId + id })],
+  "queue.note": (id) => [
+    () =>
+      notes.note.run(
+        redis.client,
+        { ...keys(), notes: `${head()}notes:x` },
+        {
+          ...{ member: takeId + id, of: "k1", number: 1, keepMs: 5_000, maxLines: 5, maxBytes: 50 },
+          ...{ progress: "1", checkpoint: "1", lines: ["a"] },
+        },
+      ),
+  ],
+  "queue.adopt.hold": (id) => [
+    () =>
+      adoption.hold.run(redis.client, { state: state(), listed: keys().waiting, lists: [] }, {
+        ...page.adopting,
+        kind: "wait",
+        start: 0,
+        next: "",
+        wanted: [id, ""],
+      } as never),
+  ],
+};
+
+/** They have no ids and no records of jobs, only numbers that this package gives them; or only read. */
+const others =
+  /^queue\.(open|limit|listen|release|closeNotes|letters|overview|find|scan|list\w*|read\w*|due|adopt\.(look|page|holders|bull\w+|release))$/;
+
+const snapshot = async (): Promise<unknown> => {
+  const found: Record<string, unknown> = {};
+  for (const key of (await redis.client.keys(`${redis.prefix}:*`)).toSorted())
+    found[key] = (await redis.client.dumpBuffer(key))?.toString("base64");
+  return found;
+};
+
+it(
+  "feeds ids, names and records to every script that no door lets in, and none fails",
+  { timeout: 240_000 },
+  async () => {
+    const scripts = Object.values({ ...all, ...adoption, ...looks, ...schedules, ...notes, ...history });
+    const names = scripts.flatMap((one) => (typeof one === "object" && "source" in one ? [one.name] : []));
+    expect(names.filter((one) => !others.test(one) && !(one in calls))).toEqual([]);
+    const failures = new Map<string, string>();
+    let round = 0;
+    for (const id of ids)
+      for (const place of places)
+        for (const [name, callsOf] of Object.entries(calls)) {
+          for (const [index, call] of callsOf(id).entries()) {
+            await fill(id, ++round, place);
+            await call().catch(async (error: unknown) => {
+              const after = await snapshot();
+              await fill(id, round, place);
+              const isWhole = JSON.stringify(after) === JSON.stringify(await snapshot());
+              const what = `${name} ${String(index)} ${isWhole ? "before" : "AFTER"} its first write: ${String(error)}`;
+              failures.set(what.replace(/user_script:\d+/, ""), JSON.stringify({ id, place, round }));
+            });
+          }
+        }
+    await clear();
+    expect(Object.fromEntries(failures)).toEqual({});
+  },
+);
