@@ -196,6 +196,9 @@ export const conformance: Conformance = {
           run: (schedules) => schedules.remove("hourly"),
           trace: scheduleTrace("remove"),
         },
+        pause: { prepare: scheduled, run: (schedules) => schedules.pause("hourly"), trace: scheduleTrace("pause") },
+        resume: { prepare: scheduled, run: (schedules) => schedules.resume("hourly"), trace: scheduleTrace("resume") },
+        runNow: { prepare: scheduled, run: (schedules) => schedules.runNow("hourly"), trace: scheduleTrace("runNow") },
         get: { prepare: scheduled, run: (schedules) => schedules.get("hourly"), trace: scheduleTrace("get") },
         next: { prepare: scheduled, run: (schedules) => schedules.next("hourly", 3), trace: scheduleTrace("next") },
         list: {

@@ -181,7 +181,7 @@ const calls: Record<string, (id: string) => readonly (() => Promise<unknown>)[]>
       (next) => () =>
         schedules.fire.run(redis.client, keys(), {
           stamp: "k1",
-          plan: `${id}\tR\t5\t${next}\t3\t5,1005\nother\t\t5\tinf\t\t`,
+          plan: `${id}\tR\t5\t${next}\t3\t5,1005\ts\t0\nother\t\t5\tinf\t\t\t\t0`,
         }),
     ),
   "queue.putSchedule": (id) => [

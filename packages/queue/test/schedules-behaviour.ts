@@ -46,6 +46,114 @@ export const schedulesBehaviour = (mode: RedisMode): void => {
       }
     });
 
+    it("add no job while the job of the last run waits or runs, if they skip overlaps, and lose none of their count", async () => {
+      const schedules = make();
+      const missed: unknown[] = [];
+      schedules.on("missed", (event) => missed.push(event));
+      for (const policy of ["last", "all", "skip"] as const) {
+        const one = { everyMs: hourMs, name: "job", missed: policy, overlap: "skip", count: 3 } as const;
+        await schedules.upsert(policy, one);
+        const base = aligned(await serverMs(), hourMs);
+        /** The next run, as if it were this many hours ago. */
+        const ago = (hours: number): Promise<unknown> => age(policy, base - hours * hourMs);
+        const left = async (): Promise<unknown> => (await schedules.get(policy))?.left;
+        if (policy === "skip") await age(policy, (await serverMs()) - 5);
+        else await ago(policy === "all" ? 1 : 0);
+        // Of the two late runs of "all" the second one is skipped.
+        expect([await schedules.runDue(), await left()]).toEqual([1, 2]);
+        const [first] = await jobIds();
+        await ago(3);
+        const before = missed.length;
+        expect([await schedules.runDue(), await left()]).toEqual([0, 2]);
+        expect(missed.slice(before)).toEqual([{ schedule: policy, from: base - 3 * hourMs, to: expect.any(Number) }]);
+        expect((await schedules.get(policy))!.nextAt).toBe(base + hourMs);
+        expect(await schedules.runNow(policy)).toBeUndefined();
+        // An equal or changed definition still has its last run.
+        await schedules.upsert(policy, { ...one, data: 1 });
+        await ago(0);
+        expect(await schedules.runDue()).toBe(0);
+        // As a dead letter it is in nobody's way.
+        await fixture.db.zadd(fixture.keysOf().dead, 1, first!);
+        await age(policy, (await serverMs()) - 5);
+        expect([await schedules.runDue(), await left()]).toEqual([1, 1]);
+        await fixture.db.del(
+          ...Object.values(fixture.keysOf()).filter((key) => !/meta|schedules|templates|upcoming/.test(key)),
+        );
+        const onDemand = await schedules.runNow(policy);
+        expect(await jobIds()).toEqual([onDemand]);
+        expect(runOf(onDemand!)!.schedule).toBe(policy);
+        await age(policy, (await serverMs()) - 5);
+        expect([await schedules.runDue(), await left()]).toEqual([0, 1]);
+        await schedules.remove(policy);
+        await fixture.db.del(...Object.values(fixture.keysOf()).filter((key) => !key.endsWith("meta")));
+      }
+    });
+
+    it("stay paused over upserts until they are resumed, run on demand, and go on with the next run from then on", async () => {
+      const schedules = make();
+      expect(await schedules.pause("hourly")).toBe(false);
+      expect(await schedules.runNow("hourly")).toBeUndefined();
+      await schedules.upsert("hourly", { ...hourly, count: 2 });
+      expect([await schedules.pause("hourly"), await schedules.pause("hourly")]).toEqual([true, true]);
+      expect(await schedules.upsert("hourly", { ...hourly, count: 2 })).toEqual({ outcome: "kept", nextAt: undefined });
+      const later = { ...hourly, everyMs: 2 * hourMs, count: 2 };
+      expect(await schedules.upsert("hourly", later)).toEqual({ outcome: "changed", nextAt: undefined });
+      expect(await schedules.get("hourly")).toMatchObject({ isPaused: true, nextAt: undefined });
+      expect(await schedules.next("hourly")).toEqual([]);
+      const ids = [await schedules.runNow("hourly"), await schedules.runNow("hourly")];
+      expect(new Set(ids).size).toBe(2);
+      expect(await jobIds()).toEqual(ids);
+      expect([await schedules.resume("hourly"), await schedules.resume("hourly")]).toEqual([true, true]);
+      const base = aligned(await serverMs(), 2 * hourMs);
+      expect(await schedules.get("hourly")).toMatchObject({ isPaused: false, nextAt: base + 2 * hourMs, left: 2 });
+      // One that has ended does not begin again.
+      for (let run = 0; run < 2; run++) {
+        await age("hourly", base - run);
+        expect(await schedules.runDue()).toBe(1);
+      }
+      await schedules.pause("hourly");
+      await schedules.resume("hourly");
+      expect(await schedules.get("hourly")).toMatchObject({ isPaused: false, nextAt: undefined, left: 0 });
+    });
+
+    it("run on demand once for a call that arrives again, also after its job has ended", async () => {
+      const schedules = make();
+      await schedules.upsert("hourly", hourly);
+      const { field, at } = await scripts.readSchedule.run(fixture.db, fixture.keysOf(), { id: "hourly" });
+      const plan = ["hourly", field.split("\t")[1], at, at, "", "5", "n", "0"].join("\t");
+      const call = (): Promise<unknown> => scripts.fire.run(fixture.db, fixture.keysOf(), { stamp: "k1", plan });
+      expect(await call()).toEqual([true]);
+      expect(await jobIds()).toEqual(["hourly@5"]);
+      // Another process decided to add the next job before it saw this one.
+      const skipping = plan.replace(/5\tn\t0$/, "9\ts\t0");
+      expect(await scripts.fire.run(fixture.db, fixture.keysOf(), { stamp: "k1", plan: skipping })).toEqual([false]);
+      await fixture.db.del(fixture.keysOf().waiting, fixture.keysOf().jobs);
+      expect(await call()).toEqual([true]);
+      expect(await jobIds()).toEqual([]);
+    });
+
+    it("delay their jobs by a random part of `jitterMs`, which expire so much later", async () => {
+      const schedules = make();
+      const jitterMs = hourMs;
+      for (const id of ["a", "b", "c"])
+        await schedules.upsert(id, { ...hourly, jitterMs, options: { expiresMs: 1_000, priority: 2 } });
+      const at = (await serverMs()) - 5;
+      for (const id of ["a", "b", "c"]) await age(id, at);
+      expect(await schedules.runDue()).toBe(3);
+      const delayed = await fixture.db.zrange(fixture.keysOf().delayed, "0", "-1", "WITHSCORES");
+      const dues = delayed.filter((_, index) => index % 2 === 1).map(Number);
+      expect(new Set(dues).size).toBe(3);
+      for (const due of dues) {
+        expect(due).toBeGreaterThanOrEqual(at);
+        expect(due).toBeLessThanOrEqual(at + jitterMs);
+      }
+      for (let index = 0; index < delayed.length; index += 2) {
+        expect(delayed[index]).toMatch(new RegExp(`^!2![abc]@${String(at)}$`));
+        const blob = await fixture.db.hget(fixture.keysOf().jobs, delayed[index]!.slice(3));
+        expect(blob).toContain(` e1000@${delayed[index + 1]!} `);
+      }
+    });
+
     describe("that run", () => {
       it("add their jobs at the instants of the server's clock, with options and data, and a failed one stops nothing", async () => {
         const schedules = make({ maxAttempts: 2, backoff: { firstMs: 1 } });
@@ -389,16 +497,19 @@ export const schedulesBehaviour = (mode: RedisMode): void => {
       it("of a call that adds jobs adds none, also where the schedule was changed since", async () => {
         await put({});
         await put(second);
-        expect(await fire("hourly\tsecond\t2000\t3000\t1\t1500,2000")).toEqual([true]);
+        expect(await fire("hourly\tsecond\t2000\t3000\t1\t1500,2000\t\t0")).toEqual([true]);
         expect(await jobIds()).toEqual(["hourly@1500", "hourly@2000"]);
-        expect(await fire("hourly\tsecond\t2000\t3000\t1\t1500,2000")).toEqual([false]);
-        expect(await fire("hourly\tfirst\t3000\t4000\t\t3000\nnone\tfirst\t1\t2\t\t1")).toEqual([false, false]);
+        expect(await fire("hourly\tsecond\t2000\t3000\t1\t1500,2000\t\t0")).toEqual([false]);
+        expect(await fire("hourly\tfirst\t3000\t4000\t\t3000\t\t0\nnone\tfirst\t1\t2\t\t1\t\t0")).toEqual([
+          false,
+          false,
+        ]);
         expect(await fixture.db.hget(fixture.keysOf().schedules, "hourly")).toBe('0\tsecond\t1\t{"everyMs":3600000}');
         // An upsert that read the schedule before it fired.
         const stale = { ...second, revision: "second", at: "2000", schedule: "0\tthird\t\t{}" };
         expect(await put(stale)).toBe(false);
         // A job that is still there is not added again.
-        expect(await fire("hourly\tsecond\t3000\tinf\t0\t2000,3000")).toEqual([true]);
+        expect(await fire("hourly\tsecond\t3000\tinf\t0\t2000,3000\t\t0")).toEqual([true]);
         expect(await jobIds()).toEqual(["hourly@1500", "hourly@2000", "hourly@3000"]);
         expect(await fixture.db.zscore(fixture.keysOf().upcoming, "hourly")).toBe("inf");
       });

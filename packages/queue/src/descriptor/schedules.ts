@@ -25,7 +25,7 @@ const rowOf = (one: ScheduleFacts, now: number): readonly string[] => [
   one.id,
   one.name,
   whenOf(one),
-  one.nextAt === undefined ? "ended" : nextText(one.nextAt, now),
+  one.isPaused ? "paused" : one.nextAt === undefined ? "ended" : nextText(one.nextAt, now),
   one.left === undefined ? "" : String(one.left),
 ];
 

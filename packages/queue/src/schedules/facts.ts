@@ -1,4 +1,4 @@
-import type { MissedRuns } from "./options.js";
+import type { MissedRuns, OverlapPolicy } from "./options.js";
 import { recordOf, timingOf } from "./record.js";
 import type { SchedulePage } from "./scripts/index.js";
 
@@ -14,8 +14,12 @@ export interface ScheduleFacts {
   readonly endAt: number | undefined;
   readonly count: number | undefined;
   readonly missed: MissedRuns;
+  readonly overlap: OverlapPolicy;
+  readonly jitterMs: number;
   readonly version: number;
-  /** The next run; undefined: the schedule has ended. */
+  /** It adds no jobs until it is resumed. */
+  readonly isPaused: boolean;
+  /** The next run; undefined: the schedule has ended, or is paused. */
   readonly nextAt: number | undefined;
   /** How many jobs it will still add; undefined: there is no bound. */
   readonly left: number | undefined;
@@ -28,10 +32,20 @@ export const instantOf = (score: string): number | undefined =>
 /** @throws {ScheduleError} this version cannot read it. */
 export const factsOf = (id: string, field: string, score: string, name: string): ScheduleFacts => {
   const record = recordOf(id, field);
-  const { everyMs, cron, timezone, startAt, endAt, count, missed } = timingOf(id, record);
-  const { version, left } = record;
+  const {
+    everyMs,
+    cron,
+    timezone,
+    startAt,
+    endAt,
+    count,
+    missed,
+    overlap = "allow",
+    jitterMs = 0,
+  } = timingOf(id, record);
+  const { version, left, isPaused } = record;
   return {
-    ...{ id, name, everyMs, cron, timezone, startAt, endAt, count, missed, version, left },
+    ...{ id, name, everyMs, cron, timezone, startAt, endAt, count, missed, overlap, jitterMs, version, left, isPaused },
     nextAt: instantOf(score),
   };
 };

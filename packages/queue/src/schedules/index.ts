@@ -6,6 +6,7 @@ export type { ScheduledRun } from "./job-id.js";
 export type {
   ListOptions,
   MissedRuns,
+  OverlapPolicy,
   Schedule,
   ScheduledJobOptions,
   ScheduleOptions,

@@ -43,6 +43,8 @@ export const schedulesRules = {
   lookEveryMs: milliseconds(100, 60_000, 5_000),
 } satisfies RulesOf<SchedulesOptions>;
 
+const dayMs = 86_400_000;
+
 /** How the jobs of a schedule run, as in `queue.add()`. */
 export interface ScheduledJobOptions extends Pick<
   AddOptions,
@@ -59,6 +61,9 @@ const jobRules = {
 
 /** The fate of runs whose instants passed while no process could add their jobs. */
 export type MissedRuns = "skip" | "last" | "all";
+
+/** Whether a run adds a job while the job of the last run is still in the queue. */
+export type OverlapPolicy = "allow" | "skip";
 
 /** When a schedule runs, by `everyMs` or `cron`, and the job that each run adds. */
 export interface ScheduleOptions {
@@ -93,6 +98,21 @@ export interface ScheduleOptions {
    * @default "last"
    */
   readonly missed?: MissedRuns | undefined;
+  /**
+   * Whether a run adds its job while the job of the last run waits, runs, or waits for its next attempt. With `"skip"` it adds none, and
+   * the event `missed` reports it; a dead letter counts as ended. A job that runs again after a crash can still overlap with its
+   * first handler: use a lock if that must never happen.
+   *
+   * @default "allow"
+   */
+  readonly overlap?: OverlapPolicy | undefined;
+  /**
+   * Delays each job by a random time of up to this many milliseconds, so that schedules of the same instant don't start together. The
+   * instant in the id of the job stays that of the run.
+   *
+   * @default 0
+   */
+  readonly jitterMs?: number | undefined;
   /**
    * Which of two definitions holds. While old and new processes of a deploy run side by side, an `upsert` of a lower version than the
    * stored one changes nothing. Of equal versions the last one holds.
@@ -129,6 +149,8 @@ export const scheduleRules = {
   endAt: addRules.dueAt,
   count: integer(1),
   missed: choice(["skip", "last", "all"], "last"),
+  overlap: choice(["allow", "skip"], "allow"),
+  jitterMs: milliseconds(0, dayMs, 0),
   version: integer(0, undefined, 0),
 } satisfies RulesOf<ScheduleOptions>;
 

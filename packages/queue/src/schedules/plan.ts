@@ -15,6 +15,8 @@ export interface Due {
   readonly left: number | undefined;
   /** The most jobs to add now. */
   readonly most: number;
+  /** The job of the last run is still there, and no other may be added. */
+  readonly isBusy?: boolean;
 }
 
 /** The fate of the due runs of a schedule. */
@@ -29,10 +31,11 @@ export interface Plan {
 }
 
 /** Decides by the policy of a schedule which of its due runs add a job. */
-export const planRuns = (after: RunAfter, { at, now, missed, left = Infinity, most }: Due): Plan => {
+export const planRuns = (after: RunAfter, { at, now, missed, left = Infinity, most, isBusy }: Due): Plan => {
   const runs: number[] = [];
   let next: number | undefined = at;
-  if (missed === "all")
+  if (isBusy) ({ next } = latestRun(after, at, now));
+  else if (missed === "all")
     for (
       const bound = Math.min(most, left);
       next !== undefined && next <= now && runs.length < bound;

@@ -1,7 +1,10 @@
 import { ScheduleError } from "./errors.js";
 import type { Timing } from "./times.js";
 
-/** The field of a schedule: `version TAB revision TAB left TAB timing`. Its timing is JSON, which has no tab. */
+/**
+ * The field of a schedule: `version TAB revision TAB left TAB timing[ TAB last[ TAB p]]`. Its timing is JSON, which has no tab. Versions
+ * without the last two parts ignore them.
+ */
 export interface ScheduleRecord {
   readonly version: number;
   /** Another one for each change of the schedule. */
@@ -10,20 +13,29 @@ export interface ScheduleRecord {
   readonly left: number | undefined;
   /** As it is stored: equal timings are equal texts. */
   readonly timing: string;
+  /** The instant of the last run that added a job, if `overlap` or a run on demand needs it; otherwise empty. */
+  readonly last: string;
+  readonly isPaused: boolean;
 }
 
-export const fieldOf = ({ version, revision, left, timing }: ScheduleRecord): string =>
-  [version, revision, left ?? "", timing].join("\t");
+export const fieldOf = ({ version, revision, left, timing, last, isPaused }: ScheduleRecord): string =>
+  [version, revision, left ?? "", timing, ...(isPaused ? [last, "p"] : last === "" ? [] : [last])].join("\t");
 
 /** Everything in one order, and what is undefined left out. */
-export const timingText = ({ everyMs, cron, timezone, startAt, endAt, count, missed }: Timing): string =>
-  JSON.stringify({ everyMs, cron, timezone, startAt, endAt, count, missed });
+export const timingText = (timing: Timing): string => {
+  const { everyMs, cron, timezone, startAt, endAt, count, missed, overlap, jitterMs } = timing;
+  return JSON.stringify({
+    ...{ everyMs, cron, timezone, startAt, endAt, count, missed },
+    ...{ overlap: overlap === "skip" ? overlap : undefined, jitterMs: jitterMs === 0 ? undefined : jitterMs },
+  });
+};
 
 /** @throws {ScheduleError} this version cannot read it. */
 export const recordOf = (id: string, field: string): ScheduleRecord => {
-  const [version = "", revision = "", left = "", timing] = field.split("\t");
+  const [version = "", revision = "", left = "", timing, last = "", paused] = field.split("\t");
   if (timing === undefined) throw unreadable(id);
-  return { version: Number(version), revision, left: left === "" ? undefined : Number(left), timing };
+  const isPaused = paused === "p";
+  return { version: Number(version), revision, left: left === "" ? undefined : Number(left), timing, last, isPaused };
 };
 
 /** @throws {ScheduleError} this version cannot read it. */

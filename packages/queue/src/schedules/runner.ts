@@ -5,7 +5,7 @@ import { ScheduleError } from "./errors.js";
 import { jobIdOf } from "./job-id.js";
 import { type Plan, planRuns } from "./plan.js";
 import { recordOf, timingOf } from "./record.js";
-import { due, type DueSchedule, fire, maxSchedules } from "./scripts/index.js";
+import { due, type DueSchedule, fire, maxSchedules, readSchedule } from "./scripts/index.js";
 import { runsOf } from "./times.js";
 
 /** The most jobs that one call adds, and about how many bytes. */
@@ -29,7 +29,21 @@ interface Row {
   readonly line: string;
 }
 
-const scoreOf = (at: number): string => (at === Infinity ? "inf" : String(at));
+interface Line {
+  readonly id: string;
+  readonly revision: string;
+  readonly at: string;
+  readonly next: number;
+  readonly left?: number | undefined;
+  readonly runs?: readonly number[];
+  /** Empty, or as `fire.lua` has it. */
+  readonly mode?: "s" | "n" | "b" | "";
+  readonly waitMs?: number;
+}
+
+/** A line in `plan` of `fire.lua`. */
+export const lineOf = ({ id, revision, at, next, left, runs = [], mode = "", waitMs = 0 }: Line): string =>
+  [id, revision, at, next === Infinity ? "inf" : next, left ?? "", runs.join(), mode, waitMs].join("\t");
 
 /**
  * Adds the jobs of runs that are due. The server decides what is due, and a call adds jobs only if the schedule is still as it was read:
@@ -90,6 +104,23 @@ export class Runner {
     }
   }
 
+  /** Adds a job of a schedule with the server's time as its instant. Resolves with its id, if there is a schedule and it lets one in. */
+  async runNow(id: string): Promise<string | undefined> {
+    for (;;) {
+      const { now, field, at, isBusy } = await this.#commands.run(readSchedule, { id });
+      if (field === "") return undefined;
+      const record = recordOf(id, field);
+      const skips = timingOf(id, record).overlap === "skip";
+      if (isBusy && skips) return undefined;
+      // A second one within a millisecond.
+      const run = Math.max(now, Number(record.last || 0) + 1);
+      const next = at === "inf" ? Infinity : Number(at);
+      const plan = lineOf({ id, revision: record.revision, at, next, runs: [run], mode: skips ? "b" : "n" });
+      const [isDone] = await this.#commands.run(fire, { stamp: now.toString(36), plan });
+      if (isDone) return jobIdOf(id, run);
+    }
+  }
+
   async #run(): Promise<void> {
     const { life, outage, context } = this.#commands;
     for (let attempt = 1; !life.isClosed; attempt++)
@@ -138,17 +169,21 @@ export class Runner {
   }
 
   async #rowOf(found: DueSchedule, now: number, most: number): Promise<Row | undefined> {
-    const { id, at, field } = found;
+    const { id, at, field, isBusy } = found;
     const gone: Plan = { runs: [], next: Infinity, left: undefined, missed: undefined };
-    if (field === "") return { found, plan: gone, line: [id, "", at, "inf", "", ""].join("\t") };
+    if (field === "") return { found, plan: gone, line: lineOf({ id, revision: "", at, next: Infinity }) };
     try {
       const record = recordOf(id, field);
       const timing = timingOf(id, record);
       const after = await runsOf(timing);
-      const plan = planRuns(after, { at: Number(at), now, missed: timing.missed, left: record.left, most });
+      const { missed, jitterMs = 0 } = timing;
+      const skips = timing.overlap === "skip";
+      const due = { at: Number(at), now, missed, left: record.left };
+      const plan = planRuns(after, { ...due, most: skips ? 1 : most, isBusy: skips && isBusy });
       this.#refused.delete(id);
       const { runs, next, left } = plan;
-      const line = [id, record.revision, at, scoreOf(next), left ?? "", runs.join()].join("\t");
+      const waitMs = Math.floor(Math.random() * (jitterMs + 1));
+      const line = lineOf({ id, revision: record.revision, at, next, left, runs, mode: skips ? "s" : "", waitMs });
       return { found, plan, line };
     } catch (error) {
       if (!this.#refused.has(id)) {

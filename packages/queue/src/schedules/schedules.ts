@@ -138,6 +138,46 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   }
 
   /**
+   * Pauses a schedule: it adds no jobs until `resume()`, also if it is upserted meanwhile. Jobs that it has added stay. Resolves with
+   * whether there is one.
+   *
+   * @throws {ScheduleError} a newer version has stored it.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+   */
+  async pause(id: string): Promise<boolean> {
+    scheduleId(id);
+    return await this.#call("pause", id, () => this.#setPaused(id, true));
+  }
+
+  /**
+   * Lets a paused schedule go on with its first run from now on. It adds no job for runs in between. Resolves with whether there is one.
+   *
+   * @throws {ScheduleError} croner is not installed, or a newer version has stored the schedule.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+   */
+  async resume(id: string): Promise<boolean> {
+    scheduleId(id);
+    return await this.#call("resume", id, () => this.#setPaused(id, false));
+  }
+
+  /**
+   * Adds a job of a schedule now, with the id `SCHEDULE@NOW`. The next run and the `count` stay as they are, and a paused or ended
+   * schedule stays so. Resolves with the id of the job; undefined if there is no schedule, or if its `overlap` is `"skip"` and the job of
+   * its last run is still in the queue.
+   *
+   * @throws {ScheduleError} a newer version has stored it.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again can add another job.
+   * @throws {QueueEvictionError} the server may evict jobs.
+   */
+  async runNow(id: string): Promise<string | undefined> {
+    scheduleId(id);
+    return await this.#call("runNow", id, async () => {
+      await this.#commands.open();
+      return await this.#runner.runNow(id);
+    });
+  }
+
+  /**
    * Reads one schedule, with the data of its jobs; undefined if there is none.
    *
    * @throws {ScheduleError} a newer version has stored it.
@@ -248,15 +288,35 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
       const isSameTiming = stored?.timing === timing && read.at !== "";
       if (isSameTiming && stored.version === version && template.equals(read.template))
         return { outcome: "kept", nextAt };
-      const next = isSameTiming ? nextAt : firstRun(wanted, read.now, nextAt);
+      const { last = "", isPaused = false } = stored ?? {};
+      const next = isSameTiming ? nextAt : isPaused ? undefined : firstRun(wanted, read.now, nextAt);
       const left = isSameTiming ? stored.left : count;
       const isStored = await this.#commands.run(putSchedule, {
         ...{ id, revision: stored?.revision ?? "", at: read.at, removed: read.removed },
-        schedule: fieldOf({ version, revision, left, timing }),
+        schedule: fieldOf({ version, revision, left, timing, last, isPaused }),
         template,
         next: next === undefined ? "inf" : String(next),
       });
       if (isStored) return { outcome: stored ? "changed" : "added", nextAt: next };
+    }
+  }
+
+  async #setPaused(id: string, isPaused: boolean): Promise<boolean> {
+    await this.#commands.open();
+    const revision = newToken();
+    for (;;) {
+      const read = await this.#read(id);
+      if (read.field === "") return false;
+      const record = recordOf(id, read.field);
+      if (record.isPaused === isPaused) return true;
+      const after = isPaused || record.left === 0 ? undefined : await scheduleRuns(id, timingOf(id, record));
+      const isStored = await this.#commands.run(putSchedule, {
+        ...{ id, revision: record.revision, at: read.at, removed: read.removed, template: read.template },
+        schedule: fieldOf({ ...record, revision, isPaused }),
+        next: String(after?.(read.now) ?? "inf"),
+      });
+      if (isStored && !isPaused) this.#runner.wake();
+      if (isStored) return true;
     }
   }
 

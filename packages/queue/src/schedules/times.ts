@@ -1,7 +1,11 @@
 import type { ResolvedSchedule } from "./options.js";
 
 /** When a schedule runs, as it is stored. */
-export type Timing = Pick<ResolvedSchedule, "everyMs" | "cron" | "timezone" | "startAt" | "endAt" | "count" | "missed">;
+export type Timing = Pick<
+  ResolvedSchedule,
+  "everyMs" | "cron" | "timezone" | "startAt" | "endAt" | "count" | "missed"
+> &
+  Partial<Pick<ResolvedSchedule, "overlap" | "jitterMs">>;
 
 /** The first run after an instant, both in epoch ms; undefined: there is none. */
 export type RunAfter = (at: number) => number | undefined;

@@ -4,27 +4,34 @@
 -- KEYS[1]  jobs         hash    id to header and payload
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
 -- KEYS[3]  prioritised  zset    ids of the other ready jobs
--- KEYS[4]  wake         zset    markers that wake workers
--- KEYS[5]  schedules    hash    id to version, revision, runs left, and timing as JSON
--- KEYS[6]  templates    hash    id to header without its first word, and payload, of its jobs
--- KEYS[7]  upcoming     zset    id to the instant of its next run, ms; inf: it has ended
--- KEYS[8]  limits       hash    what keeps jobs from beginning; `listened`
--- KEYS[9]  events       stream  what happened, for those who listen
+-- KEYS[4]  delayed      zset    entry to the instant at which it is due, ms
+-- KEYS[5]  wake         zset    markers that wake workers
+-- KEYS[6]  schedules    hash    id to version, revision, runs left, timing as JSON, last run, and whether it is paused
+-- KEYS[7]  templates    hash    id to header without its first word, and payload, of its jobs
+-- KEYS[8]  upcoming     zset    id to the instant of its next run, ms; inf: it has ended, or is paused
+-- KEYS[9]  limits       hash    what keeps jobs from beginning; `listened`
+-- KEYS[10] events       stream  what happened, for those who listen
+-- KEYS[11] dead         zset    id to the instant of its death
 -- ARGV[1]  stamp        string  first word of the headers
--- ARGV[2]  plan         string  one line per schedule, six parts between tabs: id, revision, score, score of the next run, runs left
+-- ARGV[2]  plan         string  one line per schedule, eight parts between tabs: id, revision, score, score of the next run, runs left
 --                               (empty: no bound), instants of the runs between commas, for each of which a job is added; its id
---                               is that of the schedule, `@`, and the instant
+--                               is that of the schedule, `@`, and the instant. Then `s` to add none while
+--                               the job of the last run is there, and to store the last of these; `n` for a run on demand, which is
+--                               done if its instant or a later one is stored, `b` for one that adds none while that job is there; how
+--                               many ms after their instants the jobs are due
 --
 -- Reply     a digit for each line: 1 it is done; 0 nothing was changed, unless the schedule is gone: then it leaves `upcoming`
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
-local wake = KEYS[4]
-local schedules = KEYS[5]
-local templates = KEYS[6]
-local upcoming = KEYS[7]
-local limits = KEYS[8]
-local events = KEYS[9]
+local delayed = KEYS[4]
+local wake = KEYS[5]
+local schedules = KEYS[6]
+local templates = KEYS[7]
+local upcoming = KEYS[8]
+local limits = KEYS[9]
+local events = KEYS[10]
+local dead = KEYS[11]
 local stamp = ARGV[1]
 local plan = ARGV[2]
 
@@ -34,32 +41,49 @@ redis.call('HLEN', jobs)
 redis.call('LLEN', waiting)
 redis.call('ZCARD', prioritised)
 redis.call('ZCARD', wake)
+redis.call('ZCARD', delayed)
 listen(limits)
-local fields, ready, counts, scores, gone, reply = {}, {}, {}, {}, {}, ''
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local fields, ready, later, counts, scores, gone, reply = {}, {}, {}, {}, {}, {}, ''
 for line in string.gmatch(plan, '[^\n]+') do
-  local id, revision, at, next, left, runs = string.match(line, '^([^\t]+)\t([^\t]*)\t([^\t]+)\t([^\t]+)\t(%d*)\t([%d,]*)$')
+  local id, revision, at, next, left, runs, mode, wait =
+    string.match(line, '^([^\t]+)\t([^\t]*)\t([^\t]+)\t([^\t]+)\t(%d*)\t([%d,]*)\t(%a?)\t(%d+)$')
   -- A line of what was stored damaged keeps no other schedule from its run.
   local isWhole = next == 'inf' or string.find(next or '', '^%d+$')
   id = id or ''
   local schedule = redis.call('HGET', schedules, id)
   local template = redis.call('HGET', templates, id)
   local score = redis.call('ZSCORE', upcoming, id)
-  local head, own, tail = string.match(schedule or '', '^(%d+\t([^\t]+)\t)%d*(\t.*)$')
+  local head, own, stored, tail = string.match(schedule or '', '^(%d+\t([^\t]+)\t)(%d*)(\t.*)$')
   if not schedule then gone[#gone + 1] = id end
-  if isWhole and template and own == revision and score == at then
+  local timing, last, paused = string.match(tail or '', '^(\t[^\t]*)\t?(%d*)(.*)$')
+  local isRepeat = (mode == 'n' or mode == 'b') and (tonumber(last) or -1) >= (tonumber(runs) or 0)
+  local isBusy = (mode == 's' or mode == 'b') and runs ~= '' and isPending(jobs, dead, id, last)
+  if isRepeat then runs, isBusy = '', false end
+  if isWhole and template and own == revision and score == at and not isBusy then
     reply = reply .. '1'
     for run in string.gmatch(runs, '%d+') do
-      local job, blob = id .. '@' .. run, stamp .. ' ' .. template
+      local job, blob, due = id .. '@' .. run, stamp .. ' ' .. template, run + wait
       if redis.call('HEXISTS', jobs, job) == 0 then
+        local isLater = wait ~= '0' and due > now
+        if isLater then blob = expiringFrom(blob, due) or blob end
         fields[#fields + 1] = job
         fields[#fields + 1] = blob
-        ready[#ready + 1] = entryOfBlob(job, blob)
-        tell('added', job, nameOf(blob) or '', 'ready')
+        if isLater then
+          later[#later + 1] = string.format('%.0f', math.min(due, behind - 1))
+          later[#later + 1] = entryOfBlob(job, blob)
+        else
+          ready[#ready + 1] = entryOfBlob(job, blob)
+        end
+        tell('added', job, nameOf(blob) or '', isLater and 'delayed' or 'ready')
       end
+      last = run
     end
-    if left ~= '' then
+    if left ~= '' or mode ~= '' and runs ~= '' then
       counts[#counts + 1] = id
-      counts[#counts + 1] = head .. left .. tail
+      counts[#counts + 1] = head .. (left ~= '' and left or stored)
+        .. (mode == '' and tail or timing .. '\t' .. last .. paused)
     end
     scores[#scores + 1] = next
     scores[#scores + 1] = id
@@ -71,6 +95,10 @@ inBatches(fields, function(...) redis.call('HSET', jobs, ...) end)
 if #ready > 0 then
   makeReady(waiting, prioritised, ready, false)
   wakeWorker(wake)
+end
+if #later > 0 then
+  inBatches(later, function(...) redis.call('ZADD', delayed, ...) end)
+  wakeTimers(wake)
 end
 inBatches(counts, function(...) redis.call('HSET', schedules, ...) end)
 inBatches(scores, function(...) redis.call('ZADD', upcoming, ...) end)

@@ -2,10 +2,12 @@ import { defineScript } from "@kit/core";
 import entriesSource from "../../scripts/entries.lua";
 import eventsSource from "../../scripts/events.lua";
 import readySource from "../../scripts/ready.lua";
+import successorSource from "../../scripts/successor.lua";
 import dropSource from "./dropSchedule.lua";
 import dueSource from "./due.lua";
 import fireSource from "./fire.lua";
 import listSource from "./listSchedules.lua";
+import pendingSource from "./pending.lua";
 import putSource from "./putSchedule.lua";
 import readSource from "./readSchedule.lua";
 
@@ -28,12 +30,14 @@ export interface DueSchedule {
   readonly field: string;
   /** The size of its template. */
   readonly bytes: number;
+  /** Its field has its last run, whose job is still in the queue and no dead letter. */
+  readonly isBusy: boolean;
 }
 
 export const due = defineScript({
   name: "queue.due",
-  source: dueSource,
-  keys: ["schedules", "templates", "upcoming"],
+  source: [pendingSource, dueSource],
+  keys: ["schedules", "templates", "upcoming", "jobs", "dead"],
   args: ["skip", "count"],
   readonly: true,
   reply: (raw): { readonly now: number; readonly next: number; readonly found: readonly DueSchedule[] } => {
@@ -42,7 +46,10 @@ export const due = defineScript({
     return {
       now: Number(now),
       next: next === "" ? Infinity : Number(next),
-      found: rowsOf(all, 2).map(([id, at, field, bytes]) => ({ id, at, field, bytes: Number(bytes) })),
+      found: rowsOf(all, 2).map(([id, at, field, bytes]) => ({
+        ...{ id, at, field, bytes: Number.parseInt(bytes, 10) },
+        isBusy: bytes.endsWith("b"),
+      })),
     };
   },
 });
@@ -50,8 +57,20 @@ export const due = defineScript({
 /** Adds the jobs of due runs. Replies with whether each schedule was as its line has it. */
 export const fire = defineScript({
   name: "queue.fire",
-  source: [entriesSource, readySource, eventsSource, fireSource],
-  keys: ["jobs", "waiting", "prioritised", "wake", "schedules", "templates", "upcoming", "limits", "events"],
+  source: [entriesSource, readySource, successorSource, eventsSource, pendingSource, fireSource],
+  keys: [
+    "jobs",
+    "waiting",
+    "prioritised",
+    "delayed",
+    "wake",
+    "schedules",
+    "templates",
+    "upcoming",
+    "limits",
+    "events",
+    "dead",
+  ],
   args: ["stamp", "plan"],
   idempotent: true,
   reply: (raw): readonly boolean[] => Array.from(String(raw), (digit) => digit === "1"),
@@ -85,18 +104,21 @@ export interface ReadSchedule {
   readonly field: string;
   readonly template: Buffer;
   readonly at: string;
+  /** As {@link DueSchedule} has it. */
+  readonly isBusy: boolean;
 }
 
 export const readSchedule = defineScript({
   name: "queue.readSchedule",
-  source: readSource,
-  keys: ["schedules", "templates", "upcoming", "meta"],
+  source: [pendingSource, readSource],
+  keys: ["schedules", "templates", "upcoming", "meta", "jobs", "dead"],
   args: ["id"],
   readonly: true,
   bytes: true,
   reply: (raw): ReadSchedule => {
-    const [now, removed, field, template, at] = raw as [Buffer, Buffer, Buffer, Buffer, Buffer];
-    return { now: Number(now), removed: String(removed), field: String(field), template, at: String(at) };
+    const [now, removed, field, template, at, busy] = raw as Buffer[] & { readonly length: 6 };
+    const facts = { now: Number(now), removed: String(removed), field: String(field), at: String(at) };
+    return { ...facts, template: template!, isBusy: String(busy) === "b" };
   },
 });
 
