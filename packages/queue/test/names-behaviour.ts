@@ -281,6 +281,38 @@ export const namesBehaviour = (mode: RedisMode): void => {
         await untilGone();
       });
 
+      it("runs if it is replaced by one of another name, which goes on, and twice in one call", async () => {
+        const queue = make();
+        const last = (key: string) => ({ unique: { key, mode: "keepLast" } }) as const;
+        await pauseQueue(redis.client, address(), { name: "slow" });
+        const [plain, ranked, back] = [
+          await queue.add("slow", 1, last("plain")),
+          await queue.add("slow", 1, { ...last("ranked"), priority: 2 }),
+          await queue.add("slow", 1, last("back")),
+        ];
+        const runs = new Runs();
+        work(runs.handler);
+        await eventually(async () => expect(await overview()).toMatchObject({ suspended: 3 }));
+        await untilQuiet(1);
+        expect(await queue.add("job", 2, last("plain"))).toBe(plain);
+        await queue.addAll([
+          { name: "job", data: 2, ...last("ranked"), priority: 2 },
+          { name: "job", data: 3, ...last("ranked"), priority: 2 },
+          { name: "job", data: 2, ...last("back") },
+          { name: "slow", data: 4, ...last("back") },
+        ]);
+        await runs.until(2);
+        expect(runs.jobs.map(({ id, data }) => [id, data])).toEqual([
+          [plain, 2],
+          [ranked, 3],
+        ]);
+        await eventually(async () => expect(await overview()).toMatchObject({ suspended: 1, jobs: 1 }));
+        await resumeQueue(redis.client, address(), { name: "slow" });
+        await runs.until(3);
+        expect([runs.jobs[2]!.id, runs.jobs[2]!.data]).toEqual([back, 4]);
+        await untilGone();
+      });
+
       it("comes back if the key `limits` was deleted by hand, to workers that wait and to new ones", async () => {
         const { limits } = fixture.keysOf();
         const [runs, ids] = [new Runs(), await suspendSome(300)];

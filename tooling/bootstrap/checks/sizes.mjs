@@ -40,12 +40,12 @@ const exceptionsKiB = {
   "@kit/queue": 32,
   // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses; computes runs
   // at the changes of summer time; finds what BullMQ 5 wrote only into the next job of a job scheduler, and moves the two together.
-  "@kit/queue/adopt": 28.5,
+  "@kit/queue/adopt": 28.75,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is
   // unknown, and which instant a list shows.
   "@kit/queue/descriptor": 25.25,
   // Opens its queue as a queue does, and carries what that needs.
-  "@kit/queue/schedules": 22.25,
+  "@kit/queue/schedules": 22.5,
   // Keeps the bounds of frequent messages in a full list; knows ids of letters and digits.
   "@kit/stats": 24.5,
   "@kit/testing": null,

@@ -141,13 +141,36 @@ local function takeKey(key, id, till, before)
   redis.call('HSET', unique, key, keyRecord(id, till, before))
 end
 
+-- A job that gets another name waits no longer for its former one to go on. Of many that do, the first 10,000 are searched, about 10 ms;
+-- another one stays until they go on.
+local unsuspended = {}
+local function unsuspend(entry, name)
+  local from, to = '[' .. name .. ' ', '(' .. name .. '!'
+  for _ = 1, 10 do
+    local page = redis.call('ZRANGE', suspended, from, to, 'BYLEX', 'LIMIT', 0, 1000)
+    for _, member in ipairs(page) do
+      if suspendedEntry(member) == entry then
+        unsuspended[#unsuspended + 1] = member
+        ready[#ready + 1] = entry
+        return
+      end
+    end
+    if not page[1000] then return end
+    from = '(' .. page[1000]
+  end
+end
+
 -- Gives a job that is ready or delayed this blob and, if it waits for no further attempt, the due instant. It keeps its priority.
 local function replace(held, former, blob, due)
   local entry = entryOfBlob(held.id, former)
   local priority = string.match(entry, '^!(-?%d+)!')
   redis.call('HSET', jobs, held.id, withWord(blob, 'p', priority and ' p' .. priority or ''))
   local score = tonumber(redis.call('ZSCORE', delayed, entry) or nil)
-  if not score then return end
+  if not score then
+    local name = nameOf(former)
+    if name and name ~= nameOf(blob) and redis.call('ZCARD', suspended) > 0 then unsuspend(entry, name) end
+    return
+  end
   if score >= behind then
     delay(entry, held.hasFormer and due + behind or due)
   elseif redis.call('HEXISTS', failures, held.id) == 0 then
@@ -283,6 +306,7 @@ if #ready > 0 then
   wakeWorker(wake)
 end
 if isEarlier then wakeTimers(wake) end
+inBatches(unsuspended, function(...) redis.call('ZREM', suspended, ...) end)
 if stored[1] then
   redis.call('SET', stored[1], sequence .. answers, 'PX', 600000)
   if claims > 0 then dropUnused(unique, jobs, dead, 2 * claims, now) end
