@@ -421,7 +421,11 @@ describe("kit queue", () => {
         [ids.dead, "dead"],
         ["nobody", "none"],
       ] as const)
-        expect(await run("queue remove", [name, id], options)).toMatchObject({ count: 0, outcome });
+        expect(await reportOf("queue remove", [name, id], options)).toMatchObject({
+          data: { count: 0, outcome },
+          isUnknown: outcome === "none",
+          hasProblem: outcome !== "none",
+        });
     expect(await fixture.counts()).toMatchObject({ jobs: 4, leases: 1, dead: 2 });
     open();
   });

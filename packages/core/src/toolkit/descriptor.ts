@@ -106,7 +106,7 @@ export interface Report {
   readonly summary?: string;
   /** Nothing of that name is stored. The facts say so, and the exit code is 1. */
   readonly isUnknown?: boolean;
-  /** A part of the command was refused. The facts say so, and the exit code is 2. */
+  /** Some or all of what was requested was refused. The facts say why, and the exit code is 2. */
   readonly hasProblem?: boolean;
   /** Rows of text, printed below the facts. */
   readonly table?: { readonly columns: readonly string[]; readonly rows: readonly (readonly string[])[] } | undefined;

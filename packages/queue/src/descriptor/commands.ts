@@ -248,6 +248,7 @@ const endCommand = (
         ...(report && outcome !== "none" ? jobFacts(report) : []),
       ],
       isUnknown: outcome === "none",
+      hasProblem: count === 0 && outcome !== "none",
     });
   },
 });
