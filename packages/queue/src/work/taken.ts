@@ -2,6 +2,7 @@ import { OwnAbortController } from "@kit/core/toolkit";
 import type { QueueCommands } from "../commands.js";
 import { parseRecord } from "../failure.js";
 import { partsOf } from "../add/ids.js";
+import { reportsAbort } from "./aborted.js";
 import type { Job } from "./job.js";
 import { expiresAt } from "../add/expiry.js";
 import { type JobHeader, parseBlob, type StoredJob } from "../add/payload.js";
@@ -152,10 +153,9 @@ export class TakenJob implements Job {
     this.#closing?.abort(reason);
   }
 
-  /** Whether its handler threw the reason of `closing`. Functions of Node throw it as the cause of their own error. */
+  /** Whether its handler stopped since its worker closes: `closing` has aborted, and the error reports an abort. */
   isHandedOver(error: unknown): boolean {
-    const { cause } = Object(error) as { readonly cause?: unknown };
-    return this.#closingReason !== undefined && [error, cause].includes(this.#closingReason);
+    return this.#closingReason !== undefined && reportsAbort(error, this.#closingReason);
   }
 
   /** The facts that its handler may know, without its signals: a log shows these, as JSON and on the console. */
