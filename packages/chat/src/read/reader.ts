@@ -279,14 +279,16 @@ export class Reader<Body> {
   /** Moves on in the shards that the page covered completely; returns whether it covered another only in part. */
   #moveOn(
     keys: Keys,
-    shards: readonly ShardChanges[],
+    shards: readonly ShardNews[],
     wanted: readonly (readonly Change[])[],
     pages: ReadonlyMap<string, ChatPage<Body>>,
     gone: ReadonlySet<string>,
   ): boolean[] {
     const { shards: positions, delivered } = this.position;
     const done = new Set<number>();
-    const areCut = shards.map(({ position, isMore, left }, shard) => {
+    const areCut = shards.map(({ position, isMore, left, error }, shard) => {
+      // The reader stays where it was, also in chats that were delivered in part.
+      if (error) return false;
       const isCut = wanted[shard]!.some(({ chat }) => !gone.has(chat) && pages.get(chat)?.isCut !== false);
       if (isCut) return true;
       // Messages that were read beyond this part of the activity will appear in it again.
