@@ -22,20 +22,39 @@ interface Sent {
 const ping = "*1\r\n$4\r\nPING\r\n";
 
 /**
- * Sends a command that ioredis does not send again after its reply was lost. A single-server client repeats such commands on its
+ * Sends commands that ioredis does not send again after their reply was lost. A single-server client repeats such commands on its
  * next connection (`autoResendUnfulfilledCommands`), a Cluster client on another node, and no option leaves out one command. So
  * what is written the second time is a PING, whose reply nobody gets. A command that the server refused goes out again as it is.
- *
- * `send` calls the command's method of the client that it gets. Undefined: the client is not ioredis.
  */
-export const sendOnce = (client: RedisLike, send: (client: RedisLike) => Promise<unknown>): Sent | undefined => {
-  const sender = client as Sender;
-  if (!("sendCommand" in client)) return undefined;
-  let lose: () => void = () => undefined;
-  const sendCommand: Sender["sendCommand"] = (command, ...others) => {
-    const reject = command.reject.bind(command);
-    const write = command.toWritable.bind(command);
-    lose = () => reject(new Error("Connection is closed."));
+export class SendingOnce {
+  readonly #client: Sender;
+  /** The client itself is not changed. Each call through this object hands its command to `#guarded`, also with automatic pipelining. */
+  readonly #view: RedisLike;
+  #lose: () => void = () => undefined;
+
+  private constructor(client: Sender) {
+    this.#client = client;
+    const sendCommand: Sender["sendCommand"] = (command, ...others) => this.#guarded(command, others);
+    this.#view = Object.create(client, {
+      sendCommand: { value: sendCommand },
+      isPipeline: { value: true },
+    }) as RedisLike;
+  }
+
+  /** Undefined: the client is not ioredis. */
+  static on(client: RedisLike): SendingOnce | undefined {
+    return "sendCommand" in client ? new SendingOnce(client as Sender) : undefined;
+  }
+
+  /** `send` calls the command's method of the client that it gets. */
+  send(send: (client: RedisLike) => Promise<unknown>): Sent {
+    const replying = send(this.#view);
+    return { replying, lose: this.#lose };
+  }
+
+  #guarded(command: Command, others: readonly unknown[]): Promise<unknown> {
+    const { reject, toWritable } = command;
+    const lose = (): void => reject.call(command, new Error("Connection is closed."));
     let isWritten = false;
     command.toWritable = (stream) => {
       if (isWritten) {
@@ -43,19 +62,16 @@ export const sendOnce = (client: RedisLike, send: (client: RedisLike) => Promise
         return ping;
       }
       isWritten = true;
-      return write(stream);
+      return toWritable.call(command, stream);
     };
-    const replying = sender.sendCommand(command, ...others);
+    const replying = this.#client.sendCommand(command, ...others);
     // A Cluster client has replaced it by now, by one that sends the command again.
-    const rejectOrRepeat = command.reject.bind(command);
+    const rejectOrRepeat = command.reject;
     command.reject = (error) => {
       if (isReplyError(error)) isWritten = false;
-      if (isWritten) reject(error);
-      else rejectOrRepeat(error);
+      (isWritten ? reject : rejectOrRepeat).call(command, error);
     };
+    this.#lose = lose;
     return replying;
-  };
-  // The client itself is not changed. A pipeline would take the command away from us.
-  const view = Object.create(client, { sendCommand: { value: sendCommand }, isPipeline: { value: true } }) as RedisLike;
-  return { replying: send(view), lose: () => lose() };
-};
+  }
+}

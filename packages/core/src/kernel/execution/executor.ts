@@ -27,7 +27,7 @@ import {
   safeCause,
 } from "../base/errors.js";
 import { noAnswer } from "../connection/no-answer.js";
-import { sendOnce } from "../connection/once.js";
+import { SendingOnce } from "../connection/once.js";
 import { endOf, isOwned, listenToEnd } from "../connection/supervision.js";
 import { guardNode } from "../connection/topology.js";
 import { pause } from "../base/retry.js";
@@ -132,6 +132,7 @@ export class CommandExecutor {
   readonly #dropListeners = new Set<() => void>();
   readonly #isShared: boolean;
   #inFlight = 0;
+  #once: SendingOnce | undefined;
   /** For each command under way that is never sent again: ends it when its connection is lost. */
   readonly #sentOnce = new Set<() => void>();
   readonly #writes = new WriteBatching();
@@ -232,7 +233,7 @@ export class CommandExecutor {
       // ioredis throws for arguments that it cannot send: then nothing is under way.
       const send = (client: RedisLike): Promise<unknown> =>
         call.bytes ? callForBytes(client, command, args) : client.call(command, ...args);
-      const once = this.#mayRepeat(call) ? sendOnce(this.client, send) : undefined;
+      const once = this.#mayRepeat(call) ? (this.#once ??= SendingOnce.on(this.client))?.send(send) : undefined;
       const replying = once ? once.replying : send(this.client);
       this.#inFlight++;
       if (once) this.#sentOnce.add(once.lose);
