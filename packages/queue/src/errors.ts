@@ -20,6 +20,7 @@ export type QueueErrorCode =
   | "KIT_JOB_SNOOZED"
   | "KIT_JOB_RATE_LIMITED"
   | "KIT_JOB_BACKOFF"
+  | "KIT_JOB_REFUSED"
   | "KIT_JOB_FAILED"
   | "KIT_JOB_RESULT"
   | "KIT_JOB_OUTCOME_LOST"
@@ -183,6 +184,21 @@ export class JobBackoffError extends KitError {
 
   constructor(job: string, cause: unknown) {
     super("KIT_JOB_BACKOFF", `The \`backoff\` of a ${shown(job)} job failed`, { cause });
+    this.job = job;
+  }
+}
+
+/**
+ * A worker cannot run a job: it has no handler of this name, the data does not fit its schema, or the data cannot be read. The worker passes the
+ * job on to other workers, and emits one `error` event per name. After 100 passes, which take more than an hour, each is a failed attempt.
+ */
+export class JobRefusedError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "JobRefusedError";
+  readonly job: string;
+
+  constructor(job: string, reason: string) {
+    super("KIT_JOB_REFUSED", `A ${shown(job)} job cannot run here: ${reason}`);
     this.job = job;
   }
 }

@@ -58,8 +58,27 @@ const stored = (error: unknown, depth: number, nested: { left: number }, stackLe
  * The record of a job in `failures`: one line. `begin.lua` writes the take id under which the job began behind the crashes. Scripts keep what
  * is behind the crashes as it is.
  */
-export const recordOf = (attempts: number, crashes: number, error: StoredError, snoozes = 0): string =>
-  `${String(attempts)}\t${String(crashes)}\t${JSON.stringify(error)}${snoozes === 0 ? "" : `\t${String(snoozes)}`}`;
+export const recordOf = (
+  attempts: number,
+  crashes: number,
+  error: StoredError,
+  snoozes = 0,
+  passes: Passes = { count: 0, isFresh: false },
+): string => {
+  const passed = passes.count === 0 ? "" : `\t${String(passes.count)}${passes.isFresh ? "e" : ""}`;
+  const snoozed = snoozes === 0 && passed === "" ? "" : `\t${String(snoozes)}`;
+  return `${String(attempts)}\t${String(crashes)}\t${JSON.stringify(error)}${snoozed}${passed}`;
+};
+
+/** How often workers that cannot run a job have passed it on, and whether it is still as if it had not been taken: it can expire. */
+interface Passes {
+  readonly count: number;
+  readonly isFresh: boolean;
+}
+
+/** Whether the job of a record has neither run nor crashed: at most it was passed on. */
+export const isFresh = (record: string): boolean =>
+  record === "" || (record.startsWith("0\t0\t") && record.endsWith("e"));
 
 /** The parts of a record. */
 export const parseRecord = (
@@ -68,9 +87,10 @@ export const parseRecord = (
   readonly attempts: number;
   readonly crashes: number;
   readonly snoozes: number;
+  readonly passes: number;
   readonly error: StoredError | undefined;
 } => {
-  const [attempts, crashes, text = "", snoozes] = record.split("\t");
+  const [attempts, crashes, text = "", snoozes, passes] = record.split("\t");
   let error: StoredError | undefined;
   try {
     error = text === "" ? undefined : (JSON.parse(text) as StoredError);
@@ -81,6 +101,7 @@ export const parseRecord = (
     attempts: Number(attempts ?? 0),
     crashes: Number.parseInt(crashes ?? "0", 10),
     snoozes: Number(snoozes ?? 0),
+    passes: Number.parseInt(passes ?? "0", 10),
     error,
   };
 };

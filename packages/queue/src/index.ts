@@ -2,6 +2,7 @@ export { createQueue } from "./queue.js";
 export {
   CallTimeoutError,
   JobBackoffError,
+  JobRefusedError,
   JobCancelledError,
   JobExpiredError,
   JobFailedError,

@@ -731,7 +731,10 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
 
       it("reads dead letters page by page, the youngest first, by name, whatever is moved meanwhile", async () => {
         const queue = make();
-        queue.work({});
+        const fail = (): never => {
+          throw new Error("broken");
+        };
+        queue.work({ even: fail, "odd / ä": fail });
         const datas = Array.from({ length: 7 }, (_, n) => n);
         for (const data of datas) {
           await queue.add(data % 2 === 0 ? "even" : "odd / ä", data);
@@ -787,7 +790,9 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
 
       it("spreads redriven jobs over the given time", async () => {
         const queue = make();
-        queue.work({});
+        work(queue, () => {
+          throw new Error("broken");
+        });
         await queue.addAll(Array.from({ length: 20 }, (_, data) => ({ name: "job", data, priority: data % 2 })));
         await eventually(async () => expect((await fixture().counts()).dead).toBe(20));
         expect(await queue.redrive(undefined, { spreadMs: 3_600_000 })).toBe(20);

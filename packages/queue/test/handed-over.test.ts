@@ -39,7 +39,7 @@ describe("a handler that reports an abort", () => {
     await vitest.vi.waitUntil(() => worker.running === datas.length, 10_000);
     await worker.close();
     const letters = await queue.deadLetters();
-    expect(letters.map(({ data }) => data).toSorted()).toEqual([...failures.keys()]);
+    expect(letters.map(({ data }) => data).toSorted((a, b) => Number(a) - Number(b))).toEqual([...failures.keys()]);
     expect(await fixture.counts()).toMatchObject({ waiting: Object.keys(shapes).length, failures: failures.length });
   });
 

@@ -301,7 +301,11 @@ describe("a job whose name looks like a priority", () => {
     const later = await other.add("p5", 1, { delayMs: 3_600_000 });
     expect((await look("job", "other", later)).data).toMatchObject({ state: "delayed", at: expect.any(String) });
     await other.add("p5", 1);
-    const worker = other.work({});
+    const worker = other.work({
+      p5: () => {
+        throw new Error("broken");
+      },
+    });
     await new Promise((resolve) => worker.once("dead", resolve));
     await worker.close();
     expect(await other.redrive()).toBe(1);

@@ -57,17 +57,26 @@ describe.each(kinds)("a schema that answers %s", (_when, validate) => {
     expect(runs.data).toEqual([{ to: "ann@example.org", subject: "none" }]);
   });
 
-  it("moves data that does not fit when taken to the dead letters, without its handler and without another attempt", async () => {
-    const [queue, runs] = [make({ schemas, maxAttempts: 5 }), new Runs()];
-    const id = await make({ maxAttempts: 5 }).add("job", { to: "secret", kept: 1 });
+  it("passes data that does not fit on, without its handler; after many passes each is a failed attempt", async () => {
+    const [queue, runs] = [make({ schemas }), new Runs()];
+    const id = await make({ maxAttempts: 1 }).add("job", { to: "secret", kept: 1 });
     await queue.add("job", { to: "bob@example.org" });
+    const worker = work(queue, runs.handler);
+    await runs.until(1);
+    await eventually(async () => expect((await counts()).delayed).toBe(1));
+    await worker.close();
+    const { failures } = fixtureOf(redis).keysOf();
+    expect(await redis.client.hget(failures, id)).toMatch(/^0\t0\t.*\t0\t\de$/);
+    await redis.client.hset(failures, id, "0\t0\t\t0\t100e");
     work(queue, runs.handler);
     await untilEmpty();
     expect(runs.data).toEqual([{ to: "bob@example.org", subject: "none" }]);
     const [letter] = await queue.deadLetters();
-    expect(letter).toMatchObject({ id, data: { to: "secret", kept: 1 }, attempts: 0, crashes: 0 });
-    expect(letter!.error).toMatchObject({ code: "KIT_JOB_UNRECOVERABLE" });
-    expect(letter!.error!.message).toBe("The stored data does not fit its schema at mail.to");
+    expect(letter).toMatchObject({ id, data: { to: "secret", kept: 1 }, attempts: 1, crashes: 0 });
+    expect(letter!.error).toMatchObject({ code: "KIT_JOB_REFUSED" });
+    expect(letter!.error!.message).toBe(
+      'A "job" job cannot run here: the stored data does not fit its schema at mail.to',
+    );
   });
 });
 

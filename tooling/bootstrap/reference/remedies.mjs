@@ -85,6 +85,7 @@ export const remedies = {
   KIT_JOB_EXPIRED: "Nothing, if the job makes no sense any more. Else raise `expiresMs`, or add workers.",
   KIT_JOB_CANCELLED: "Nothing: somebody wanted that.",
   KIT_JOB_BACKOFF: "Correct the function `backoff`.",
+  KIT_JOB_REFUSED: "Deploy a worker that has a handler of this name and accepts the data, or drop the job.",
   KIT_JOB_UNRECOVERABLE: "It is yours to throw, where another attempt cannot help.",
   KIT_JOB_SNOOZED: "It is yours to throw.",
   KIT_JOB_RATE_LIMITED: "It is yours to throw.",

@@ -142,6 +142,8 @@ export interface StepReply {
   readonly nextStart: number | undefined;
   /** No job may begin: the queue is paused, or a handler threw a RateLimitError. */
   readonly isStopped: boolean;
+  /** How many dead letters of the last hour were dropped to make room. */
+  readonly droppedYoung: number;
 }
 
 const instant = (ms: number): number | undefined => (ms === -2 ? undefined : ms === -1 ? Infinity : ms);
@@ -160,9 +162,8 @@ const reclaimedOf = (line: string): Reclaimed => {
 const decodeStep = (raw: unknown): StepReply => {
   const all = raw as Buffer[];
   const [entries, records, refused, reclaimed, state] = all.splice(-5);
-  const [nowMicros = 0, nextDue = -2, nextEnd = -2, promoted = 0, isMore = 0, nextStart = -2, isStopped] = String(state)
-    .split(" ")
-    .map(Number);
+  const [nowMicros = 0, nextDue = -2, nextEnd = -2, promoted = 0, isMore = 0, nextStart = -2, isStopped, young = 0] =
+    String(state).split(" ").map(Number);
   const { lost, cancelled } = lostOf(refused);
   return {
     blobs: all,
@@ -178,6 +179,7 @@ const decodeStep = (raw: unknown): StepReply => {
     isMore: isMore === 1,
     nextStart: instant(nextStart),
     isStopped: isStopped === 1,
+    droppedYoung: young,
   };
 };
 

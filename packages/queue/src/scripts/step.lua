@@ -40,9 +40,10 @@
 --           their entries, one per line; their records in `failures`, one per line, empty if no job has one; members whose ends are
 --           refused, since their leases had been reclaimed, one per line, with a tab and `cancelled` if their jobs were cancelled;
 --           members that this call reclaimed, one per line, each with a blank and its crashes, then `x` if it is dead, or `gone` if
---           there is no such job; `now nextDue nextEnd promoted isMore nextStart isStopped` in epoch microseconds (0: idle) and ms, -1 for none,
---           -2 for not looked; `nextStart`: when a ready job may begin if only time keeps it from that; -2: the queue has no limits;
---           `isStopped`: 1 if no job may begin, since the queue is paused, or a handler wanted that
+--           there is no such job; `now nextDue nextEnd promoted isMore nextStart isStopped young` in epoch microseconds (0: idle) and ms, -1 for
+--           none, -2 for not looked; `nextStart`: when a ready job may begin if only time keeps it from that; -2: the queue has no limits;
+--           `isStopped`: 1 if no job may begin, since the queue is paused, or a handler wanted that; `young`: how many dead letters of the
+--           last hour were dropped
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -246,7 +247,10 @@ if looks then
   promoted = promoted + #reclaimed
 end
 if promoted > 0 or #ready > 0 or #first > 0 then isRare = true end
-local overdue = (mayHaveDied or maintenance ~= '') and overdueDead(jobs, failures, dead, meta, bounds, now) or {}
+local overdue, young = {}, 0
+if mayHaveDied or maintenance ~= '' then
+  overdue, young = overdueDead(jobs, failures, dead, meta, bounds, now)
+end
 
 local members, start = {}, 1
 while start < #done do
@@ -503,7 +507,7 @@ reply[n + 4] = table.concat(reclaimed, '\n')
 local isMoreAhead = isMore and (isCut or onlySure and not isLimited)
 local isStopped = paused or heldUntil > now
 reply[n + 5] = string.format(
-  '%s %.0f %.0f %d %d %.0f %d',
-  micros, nextDue, nextEnd, promoted, isMoreAhead and 1 or 0, nextStart, isStopped and 1 or 0
+  '%s %.0f %.0f %d %d %.0f %d %d',
+  micros, nextDue, nextEnd, promoted, isMoreAhead and 1 or 0, nextStart, isStopped and 1 or 0, young
 )
 return reply

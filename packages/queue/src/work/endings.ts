@@ -74,7 +74,7 @@ const isSimple = ({ job, verdict, record, outcome }: Ending): boolean =>
 
 /** The `verdict` of `step.lua`. */
 const verdictOf = ({ job, verdict, isSnoozed, isHeld }: Ending): string => {
-  const unbegun = job.isLimited && (job.hasHandler === undefined || job.isInvalid) ? "u" : "";
+  const unbegun = job.isLimited && (job.hasHandler === undefined || job.refusal !== undefined) ? "u" : "";
   if (typeof verdict === "number") return `${isHeld ? "h" : isSnoozed ? "s" : ""}${String(verdict)}${unbegun}`;
   return `${verdict === "done" ? "d" : "x"}${job.header.keepsLast ? "k" : ""}${unbegun}`;
 };

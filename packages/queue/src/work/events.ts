@@ -9,12 +9,17 @@ export interface WorkerEvents<Jobs = AnyJobs> {
   readonly failed: readonly [
     event: { readonly job: AnyJob<Jobs>; readonly error: unknown; readonly retryInMs: number | undefined },
   ];
-  /** A handler threw a SnoozeError: no attempt. The job is tried again after `retryInMs`. */
+  /**
+   * A handler threw a SnoozeError, or this worker cannot run the job and passes it on (JobRefusedError): no attempt. The job is tried again
+   * after `retryInMs`.
+   */
   readonly snoozed: readonly [
     event: { readonly job: AnyJob<Jobs>; readonly error: unknown; readonly retryInMs: number },
   ];
   /** The job became a dead letter. */
   readonly dead: readonly [event: { readonly job: AnyJob<Jobs>; readonly error: unknown }];
+  /** The server deleted this many dead letters that are younger than one hour, since there were more than `deadLetters` allows. */
+  readonly dropped: readonly [event: { readonly count: number }];
   /** The server took a job back, since its worker died or did not renew the lease. The job is ready again, or dead. */
   readonly crashed: readonly [event: { readonly id: string; readonly crashes: number; readonly isDead: boolean }];
   /** The lease of a job ended while its handler ran. Another worker may run the job, too. */

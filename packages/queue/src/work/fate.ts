@@ -5,9 +5,9 @@ import {
   JobBackoffError,
   JobCancelledError,
   JobLeaseLostError,
+  JobRefusedError,
   type RateLimitError,
   type SnoozeError,
-  UnrecoverableError,
 } from "../errors.js";
 import { recordOf, storedError } from "../failure.js";
 import type { Ending } from "./endings.js";
@@ -38,12 +38,13 @@ export interface FateHost {
  * - tried again, when its handler failed and attempts are left
  * - snoozed, when its handler requested that, and has not done so too often: it is tried again, and that is no attempt
  * - expired, when no worker took it in time: it is done, and has not run
- * - dead, when its last attempt failed, or it cannot run
+ * - passed on, when this worker cannot run it: it waits, and another worker may take it. That is no attempt until too many have done so
+ * - dead, when its last attempt failed
  * - handed back, when its handler stopped because the worker closes or its lease is lost: that is no attempt
  * - cancelled, when somebody cancelled it: the server has deleted it, and what its handler returns or throws is ignored
  * - lost, when its lease has ended: another worker may run it, and this one must not end it
  *
- * The first five hold once the server has confirmed them; until then the lease may still be lost.
+ * The first six hold once the server has confirmed them; until then the lease may still be lost.
  */
 export class Fates {
   readonly #fetcher: Fetcher;
@@ -51,6 +52,8 @@ export class Fates {
   readonly #backoff: ResolvedBackoff | BackoffFunction | undefined;
   readonly #maxSnoozes: number;
   readonly #maxResultBytes: number;
+  /** Names of jobs about whose refusal the worker has emitted `error`. */
+  readonly #refusedNames = new Set<string>();
 
   /** `backoff`: for jobs that were added without one. */
   constructor(
@@ -79,22 +82,14 @@ export class Fates {
   /** Its handler has thrown, or has timed out. */
   failed(job: TakenJob, error: unknown): void {
     job.state = "ending";
-    const { stopReason, header } = job;
+    const { stopReason } = job;
     const isStopped = stopReason instanceof KitClosedError || stopReason instanceof JobLeaseLostError;
     const { isHandedOver, code, snoozeMs } = wishOf(job, error);
     if (isStopped || isHandedOver) return void this.#fetcher.handBack([job]);
+    if (job.refusal !== undefined && error === job.refusal) return this.refused(job, job.refusal);
     if (snoozeMs !== undefined && job.snoozes < this.#maxSnoozes)
       return this.#end(job, snoozeMs, error, job.failures, code);
-    const attempt = job.failures + (job.isInvalid ? 0 : 1);
-    const isFinal = attempt >= header.maxAttempts || code === unrecoverable;
-    const backoff = header.backoff ?? this.#backoff;
-    if (isFinal) this.#end(job, "dead", error, attempt);
-    else if (snoozeMs !== undefined) this.#end(job, snoozeMs, error, attempt);
-    else if (typeof backoff !== "function") this.#end(job, waitAfter(attempt, backoff), error, attempt);
-    else {
-      job.state = "retrying";
-      this.#host.waitFor(this.#retryBy(backoff, job, error, attempt));
-    }
+    this.#attempted(job, error, code === unrecoverable, snoozeMs);
   }
 
   /** No worker took it in time. */
@@ -104,9 +99,16 @@ export class Fates {
     this.#fetcher.end({ job, verdict: "done", record: "e", error: undefined, isExpired: true, outcome });
   }
 
-  /** It cannot run. */
-  refused(job: TakenJob, reason: string): void {
-    this.#end(job, "dead", new UnrecoverableError(reason), job.failures);
+  /** This worker cannot run it. It goes behind the other jobs, and not to the front, where this worker would take it again at once. */
+  refused(job: TakenJob, error: JobRefusedError): void {
+    if (!this.#refusedNames.has(job.name)) {
+      // Names may come from user input.
+      if (this.#refusedNames.size >= 1_000) this.#refusedNames.clear();
+      this.#refusedNames.add(job.name);
+      this.#host.error(error);
+    }
+    if (job.passes < maxPasses) this.#end(job, waitOfPass(job.passes), error, job.failures, error.code);
+    else this.#attempted(job, error, false, undefined);
   }
 
   /** Whether its lease may have ended, by our own clock. Then it is lost. */
@@ -142,6 +144,20 @@ export class Fates {
     else this.#host.failed(job, error, verdict === "dead" ? undefined : verdict);
   }
 
+  /** An attempt has failed. `waitMs`: its handler has decided how long it waits. */
+  #attempted(job: TakenJob, error: unknown, isLast: boolean, waitMs: number | undefined): void {
+    const { header } = job;
+    const attempt = job.failures + 1;
+    const backoff = header.backoff ?? this.#backoff;
+    if (isLast || attempt >= header.maxAttempts) this.#end(job, "dead", error, attempt);
+    else if (waitMs !== undefined) this.#end(job, waitMs, error, attempt);
+    else if (typeof backoff !== "function") this.#end(job, waitAfter(attempt, backoff), error, attempt);
+    else {
+      job.state = "retrying";
+      this.#host.waitFor(this.#retryBy(backoff, job, error, attempt));
+    }
+  }
+
   async #retryBy(backoff: BackoffFunction, job: TakenJob, error: unknown, attempt: number): Promise<void> {
     let waitMs: number;
     try {
@@ -159,7 +175,12 @@ export class Fates {
     const isSnoozed = snoozedBy !== undefined;
     const isHeld = snoozedBy === rateLimited;
     job.state = "ending";
-    const record = recordOf(attempts, job.crashes, storedError(error), job.snoozes + Number(isSnoozed));
+    const isPassed = snoozedBy === refused;
+    const { crashes, isFresh } = job;
+    const snoozes = job.snoozes + Number(isSnoozed && !isPassed);
+    const isRefusal = isPassed || error instanceof JobRefusedError;
+    const passes = { count: isRefusal ? job.passes + Number(isPassed) : 0, isFresh: isPassed && isFresh };
+    const record = recordOf(attempts, crashes, storedError(error), snoozes, passes);
     const outcome = verdict === "dead" ? failedOutcome(record) : undefined;
     const ending = { job, verdict, record, error, outcome, isSnoozed, isHeld };
     // They go back first, so that this job comes in front of them.
@@ -170,6 +191,13 @@ export class Fates {
 
 const rateLimited = "KIT_JOB_RATE_LIMITED";
 const unrecoverable = "KIT_JOB_UNRECOVERABLE";
+const refused = "KIT_JOB_REFUSED";
+
+/** How often a job is passed on before that counts as an attempt: for more than an hour, so that a deploy can end. */
+const maxPasses = 100;
+
+/** Short at first, since a worker that can run the job may be idle; four passes with each wait, since most workers may be wrong ones. */
+const waitOfPass = (passes: number): number => Math.min(60_000, 250 * 2 ** Math.floor(passes / 4));
 
 /** The wish of a handler: the facts of an error that decide. */
 interface Wish {

@@ -38,6 +38,8 @@ export interface FetcherHost {
   /** The queue is empty or the server cannot be reached: the fetcher waits. */
   emptied(): void;
   reclaimed(leases: readonly Reclaimed[]): void;
+  /** Dead letters of the last hour were dropped to make room. */
+  dropped(count: number): void;
 }
 
 /** A second call travels while the server runs the first. A third one gained nothing when measured. */
@@ -277,13 +279,12 @@ export class Fetcher {
 
   async #wait(wanted: Demand): Promise<void> {
     this.#isWaiting = true;
-    const { count } = wanted;
-    this.#pending += count;
+    this.#pending += wanted.count;
     this.#host.emptied();
     const request = this.#request(wanted, true);
     const woken = await this.#waiter.wait(request);
     this.#isWaiting = false;
-    this.#pending -= count;
+    this.#pending -= wanted.count;
     if (woken) this.#receive(woken.reply, request, woken.sentAt, woken.marker);
     else {
       // The wait may have popped the marker of a job: the next call takes that job.
@@ -315,6 +316,7 @@ export class Fetcher {
       this.leases.loseAll(new Set(reply.reclaimed.map(({ member }) => member)));
       this.#host.reclaimed(reply.reclaimed);
     }
+    if (reply.droppedYoung > 0) this.#host.dropped(reply.droppedYoung);
     if (this.#isTaking) {
       this.#timekeeper.observe(reply, marker);
       this.#timekeeper.observeStart(reply, request.count > 0);

@@ -2,7 +2,7 @@ import type { StandardSchema } from "@kit/core/config";
 import { ownContext, traceCarrier } from "@kit/core/toolkit";
 import { decodePayload } from "../add/payload.js";
 import { check, isThenable, type SchemaMap } from "../add/schemas.js";
-import { JobTimeoutError, UnrecoverableError } from "../errors.js";
+import { JobRefusedError, JobTimeoutError } from "../errors.js";
 import type { Fates } from "./fate.js";
 import type { Job } from "./job.js";
 import type { Pace } from "./pace.js";
@@ -14,19 +14,30 @@ type AnyHandler = (job: Job) => unknown;
 /**
  * The handlers of a worker by the names of their jobs. One with a schema first checks the data of its job.
  *
- * @throws {TypeError} they are not an object of functions.
+ * @throws {TypeError} they are not a plain object of functions with at least one.
  */
 export const handlerMap = (handlers: unknown, schemas: SchemaMap): ReadonlyMap<string, (job: TakenJob) => unknown> => {
-  if (typeof handlers !== "object" || handlers === null)
-    throw new TypeError("Expected `handlers` to be an object of functions, such as { email: (job) => … }");
+  const own = isPlain(handlers) ? Object.entries(handlers) : [];
+  // The methods of a class, and the entries of a Map, are no properties of the object: their jobs would have no handler.
+  if (own.length === 0)
+    throw new TypeError(
+      "Expected `handlers` to be a plain object with at least one function, such as { email: (job) => mailer.email(job) }",
+    );
   return new Map(
-    Object.entries(handlers as Readonly<Record<string, unknown>>).map(([name, handler]) => {
+    own.map(([name, handler]) => {
       if (typeof handler !== "function")
         throw new TypeError(`Expected the handler of ${JSON.stringify(name)} to be a function, got ${typeof handler}`);
       const schema = schemas.get(name);
       return [name, schema ? checked(schema, handler as AnyHandler) : (handler as AnyHandler)];
     }),
   );
+};
+
+/** Whether it is an object literal, also of another realm, or a module. */
+const isPlain = (value: unknown): value is Readonly<Record<string, unknown>> => {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || Object.getPrototypeOf(prototype) === null;
 };
 
 const checked =
@@ -37,8 +48,8 @@ const checked =
     // The job timed out, lost its lease or was aborted meanwhile.
     if (job.stopReason) throw job.stopReason;
     if (!verdict.isValid) {
-      job.isInvalid = true;
-      throw new UnrecoverableError(`The stored data ${verdict.reason}`);
+      job.refusal = new JobRefusedError(job.name, `the stored data ${verdict.reason}`);
+      throw job.refusal;
     }
     job.data = verdict.value;
     return await handler(job);
@@ -86,14 +97,18 @@ export class Runner {
     const now = performance.now();
     // This process was paused: another one may have the job by now.
     if (this.#fates.isOver(job)) return;
+    let isReadable = !job.isDamaged;
     try {
-      job.data = decodePayload(job.blob, job);
+      if (isReadable) job.data = decodePayload(job.blob, job);
     } catch {
-      return this.#fates.refused(job, "The stored data cannot be read");
+      isReadable = false;
     }
     if (job.isExpired) return this.#fates.expired(job);
     const handler = this.#handlers.get(job.name);
-    if (!handler) return this.#fates.refused(job, "There is no handler of this name");
+    if (!isReadable || !handler) {
+      const reason = isReadable ? "this worker has no handler of this name" : "the stored data cannot be read";
+      return this.#fates.refused(job, new JobRefusedError(job.name, reason));
+    }
     job.state = "running";
     job.hasHandler = true;
     job.startedAt = now;

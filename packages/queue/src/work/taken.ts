@@ -1,6 +1,7 @@
 import { OwnAbortController } from "@kit/core/toolkit";
 import type { QueueCommands } from "../commands.js";
-import { parseRecord } from "../failure.js";
+import type { JobRefusedError } from "../errors.js";
+import { isFresh, parseRecord } from "../failure.js";
 import { partsOf } from "../add/ids.js";
 import { reportsAbort } from "./aborted.js";
 import type { Job } from "./job.js";
@@ -53,14 +54,20 @@ export class TakenJob implements Job {
   readonly failures: number = 0;
   readonly crashes: number = 0;
   readonly snoozes: number = 0;
-  /** Nobody took it in time. A job with a record has run before, or was taken by a worker that died. */
+  /** How often workers that cannot run it have passed it on. */
+  readonly passes: number = 0;
+  /** Its header cannot be read. */
+  readonly isDamaged: boolean;
+  /** It has neither run nor crashed. */
+  readonly isFresh: boolean;
+  /** No worker that can run it took it in time. A job that is not fresh has run before, or was taken by a worker that died. */
   readonly isExpired: boolean;
   data: unknown;
   state: JobState = "held";
   /** Its handler has begun and has not ended, whatever became of the job meanwhile; undefined: it has not begun. */
   hasHandler: boolean | undefined;
   /** Its data does not fit its schema: the handler did not run. */
-  isInvalid = false;
+  refusal: JobRefusedError | undefined;
   /** Its end was sent before, by a call whose reply was lost. */
   isRepeat = false;
   /** The lower bound of the lease's end, on our own monotonic clock. */
@@ -82,15 +89,10 @@ export class TakenJob implements Job {
   #closing: AbortController | undefined;
   #closingReason: Error | undefined;
 
-  constructor(
-    entry: string,
-    blob: Buffer,
-    { header, traceparent, start, addedAt }: StoredJob,
-    take: Take,
-    record: string,
-    order: number,
-  ) {
+  constructor(entry: string, blob: Buffer, stored: StoredJob, take: Take, record: string, order: number) {
+    const { header, traceparent, start, addedAt } = stored;
     const { id } = partsOf(entry);
+    this.isDamaged = stored === damaged;
     this.id = id;
     this.entry = entry;
     this.member = take.takeId + entry;
@@ -104,9 +106,11 @@ export class TakenJob implements Job {
     this.#take = take;
     this.leaseUntil = take.leaseUntil;
     this.startedAt = take.receivedAt;
-    this.isExpired = record === "" && take.takenAt > (expiresAt(addedAt, header) ?? Infinity);
+    this.isFresh = isFresh(record);
+    this.isExpired = this.isFresh && take.takenAt > (expiresAt(addedAt, header) ?? Infinity);
     if (record === "") return;
-    ({ attempts: this.failures, crashes: this.crashes, snoozes: this.snoozes } = parseRecord(record));
+    const { attempts, crashes, snoozes, passes } = parseRecord(record);
+    [this.failures, this.crashes, this.snoozes, this.passes] = [attempts, crashes, snoozes, passes];
   }
 
   get isLimited(): boolean {

@@ -100,6 +100,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       },
       emptied: () => this.#turn?.changed(),
       reclaimed: (leases) => this.#onReclaimed(leases),
+      dropped: (count) => this.emit("dropped", { count }),
     });
     const host: FateHost = {
       completed: (job) => this.hasListeners("completed") && this.emit("completed", { job }),
