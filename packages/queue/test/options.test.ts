@@ -68,7 +68,7 @@ describe("options", () => {
     for (const handlers of [null, undefined, 7, { job: 7 }])
       expect(() => queue.work(handlers as unknown as Record<string, () => void>)).toThrow(/^Expected /);
     const one = (() => undefined) as unknown as Record<string, () => void>;
-    expect(() => queue.work(one)).toThrow(/ to be an object of functions, such as \{ email: \(job\) => … \}$/);
+    expect(() => queue.work(one)).toThrow(/ to be a plain object with at least one function, such as /);
   });
 });
 

@@ -58,7 +58,9 @@ describe("drain", () => {
     expect(drained.completed).toEqual(["step", "step", "step", "step"]);
     expect(drained.failed).toMatchObject([{ name: "broken", error: { message: "broken" } }]);
     expect(await counts()).toMatchObject({ jobs: 2, delayed: 2, waiting: 0, leases: 0 });
-    expect(await drain(queue, {})).toEqual({ completed: [], failed: [] });
+    await queue.add("unknown", 0);
+    const refused = await drain(queue, { other: () => undefined });
+    expect(refused).toMatchObject({ completed: [], failed: [{ name: "unknown", error: { code: "KIT_JOB_REFUSED" } }] });
   });
 
   it("lets handlers reach their time limits without waiting, by a manual clock", async () => {

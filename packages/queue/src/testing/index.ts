@@ -12,6 +12,7 @@ import {
 import type { AnyJobs, Handlers, JobTypes, Received } from "../work/handlers.js";
 import { checkedAddress } from "../address.js";
 import type { QueueAddress } from "../keys.js";
+import { JobRefusedError } from "../errors.js";
 import { decodePayload, parseBlob } from "../add/payload.js";
 import type { Queue } from "../queue.js";
 import type { Timers, Turn } from "../work/turn.js";
@@ -123,7 +124,7 @@ export class ManualClock {
 export interface Drained {
   /** Names of jobs that are done, in order. */
   readonly completed: readonly string[];
-  /** Attempts that failed. */
+  /** Attempts that failed, and jobs that the handlers cannot run. */
   readonly failed: readonly { readonly name: string; readonly error: unknown }[];
 }
 
@@ -164,6 +165,9 @@ export const drain = async <Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Rec
     const worker: Worker = queue.workInTurn(handlers, { strict: true, ack: "each" }, turn);
     worker.on("completed", ({ job }) => completed.push(job.name));
     worker.on("failed", ({ job, error }) => failed.push({ name: job.name, error }));
+    worker.on("snoozed", ({ job, error }) => {
+      if (error instanceof JobRefusedError) failed.push({ name: job.name, error });
+    });
     let cause: KitError | undefined;
     worker.on("error", (error) => (cause = error));
     setTimeout(() => {
