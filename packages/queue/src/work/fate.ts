@@ -5,7 +5,7 @@ import {
   JobBackoffError,
   JobCancelledError,
   JobLeaseLostError,
-  JobRefusedError,
+  type JobRefusedError,
   type RateLimitError,
   type SnoozeError,
 } from "../errors.js";
@@ -178,8 +178,8 @@ export class Fates {
     const isPassed = snoozedBy === refused;
     const { crashes, isFresh } = job;
     const snoozes = job.snoozes + Number(isSnoozed && !isPassed);
-    const isRefusal = isPassed || error instanceof JobRefusedError;
-    const passes = { count: isRefusal ? job.passes + Number(isPassed) : 0, isFresh: isPassed && isFresh };
+    const count = isPassed ? job.passes + 1 : job.passes < maxPasses ? 0 : job.passes;
+    const passes = { count, isFresh: isPassed && isFresh };
     const record = recordOf(attempts, crashes, storedError(error), snoozes, passes);
     const outcome = verdict === "dead" ? failedOutcome(record) : undefined;
     const ending = { job, verdict, record, error, outcome, isSnoozed, isHeld };
