@@ -29,7 +29,10 @@ describe("An outage", () => {
     reporter.worked("waiting");
     reporter.worked("waiting");
     expect(codes).toEqual(["KIT_UNKNOWN_OUTCOME", "KIT_RECOVERED"]);
-    expect(errors[1]).toMatchObject({ cause: unknown, message: expect.stringMatching(/ s: a reply was lost$/) as string });
+    expect(errors[1]).toMatchObject({
+      cause: unknown,
+      message: expect.stringMatching(/ s: a reply was lost$/) as string,
+    });
   });
 
   it("of another kind is reported, too, and a connection ends none but the lack of one", () => {

@@ -117,8 +117,9 @@ describe("the classic callbacks", () => {
 
     const queue = make();
     work(queue, () => undefined);
-    const ran = new Promise((resolve) => queue.work({ other: ({ data }) => resolve(data) }));
     await queue.add("other", [1]);
+    await eventually(async () => expect(await fixture.counts()).toMatchObject({ delayed: 1, dead: 0 }));
+    const ran = new Promise((resolve) => queue.work({ other: ({ data }) => resolve(data) }));
     expect(await ran).toEqual([1]);
   });
 
