@@ -7,7 +7,7 @@ import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import { descriptor } from "../src/descriptor/index.js";
 import { keepHistory } from "../src/history/index.js";
-import type { Queue } from "../src/index.js";
+import { type Job, type Queue, UnrecoverableError } from "../src/index.js";
 import { inspectJob, inspectQueue, listJobs, repairQueue, setLimits } from "../src/manage/index.js";
 import { reportProgress, saveCheckpoint, writeLog } from "../src/progress/index.js";
 import { createSchedules } from "../src/schedules/index.js";
@@ -65,14 +65,16 @@ beforeEach(async () => {
   const held = latch();
   ({ open } = held);
   redis.defer(open);
-  const worker = fixture.work(
-    queue,
-    async ({ data }) => {
+  const handlers = {
+    job: async ({ data }: Job) => {
       if (data === "active") await held.promise;
       else throw new TypeError(`no ${String(data)}`);
     },
-    { strict: true },
-  );
+    odd: () => {
+      throw new UnrecoverableError("There is no odd job");
+    },
+  };
+  const worker = queue.work(handlers, { strict: true, abortGraceMs: 100 });
   const untilDead = (): Promise<unknown> => new Promise((resolve) => worker.once("dead", resolve));
   const add = async (job: string): Promise<string> => {
     const died = untilDead();
