@@ -1,12 +1,9 @@
 import type { KitError, RedisLike } from "@kit/core";
-import { type ClientContext, inTime, ObjectLife, OutageReporter } from "@kit/core/toolkit";
+import { type ClientContext, inTime, isClusterClient, ObjectLife, OutageReporter } from "@kit/core/toolkit";
 import { ChatCommands } from "./commands.js";
 import { Layout } from "./layout.js";
 import { isPassing, LostShards } from "./lost-shards.js";
 import type { ChatSettings } from "./options.js";
-
-/** In how many parts of its deadline the first question is asked. */
-const mostAsked = 3;
 
 /** The client, settings and life of a chat object, for all its parts. Gives out the commands for the present number of shards. */
 export class ChatStore {
@@ -127,15 +124,14 @@ export class ChatStore {
     }
   }
 
-  /** Any node answers, which may be the lost one of a Cluster. */
+  /** Any node answers. If a Cluster client asked a lost one, the server is taken for what the client expects. */
   async #asked(): Promise<boolean> {
-    const deadlineMs = Math.ceil(this.settings.deadlineMs / mostAsked);
-    for (let left = mostAsked; ; left--)
-      try {
-        return await this.context.isCluster(deadlineMs);
-      } catch (error) {
-        if (left === 1 || !isPassing(error)) throw error;
-      }
+    try {
+      return await this.context.isCluster(Math.ceil(this.settings.deadlineMs / 2));
+    } catch (error) {
+      if (isPassing(error) && isClusterClient(this.context.client)) return true;
+      throw error;
+    }
   }
 
   #made(shards: number): ChatCommands {

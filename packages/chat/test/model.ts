@@ -154,6 +154,8 @@ export class ModelReader {
 export class ModelMailbox {
   /** Of each message that is not acknowledged, by sequence. */
   readonly open: Map<number, { worker: number | undefined; deliveries: number; hasEnded: boolean }> = new Map();
+  /** The worker that acknowledged a message. */
+  readonly #acked = new Map<number, number>();
   head = 0;
 
   send(): void {
@@ -173,10 +175,12 @@ export class ModelMailbox {
 
   settle(how: "ack" | "extend" | "release", seq: number, worker: number): boolean {
     const one = this.open.get(seq);
-    if (!one) return how === "ack";
+    if (!one) return how === "ack" && this.#acked.get(seq) === worker;
     if (one.worker !== worker) return false;
-    if (how === "ack") this.open.delete(seq);
-    else one.hasEnded = how === "release";
+    if (how === "ack") {
+      this.open.delete(seq);
+      this.#acked.set(seq, worker);
+    } else one.hasEnded = how === "release";
     return true;
   }
 }

@@ -223,7 +223,7 @@ describe("kit inspect job", () => {
     const states = await Promise.all(Object.values(ids).map(async (id) => (await look("job", name, id)).data));
     expect(states).toMatchObject([
       { state: "dead", name: "job", attempts: 2, crashes: 0, error: { name: "TypeError", message: "no job" } },
-      { state: "dead", name: "odd", attempts: 0 },
+      { state: "dead", name: "odd", attempts: 1 },
       { state: "active", attempts: 0, at: expect.any(String) },
       { state: "ready", priority: 0, bytes: 12 },
       { state: "ready", priority: -4, at: null },
