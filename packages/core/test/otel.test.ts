@@ -94,6 +94,14 @@ describe("traceKit", () => {
     expect(JSON.stringify([span("otel.foreign").attributes, span("otel.foreign").events])).not.toContain("secret");
   });
 
+  it("does not repeat the words of others that an error of ours quotes", async () => {
+    tracing();
+    const error = new KitError("KIT_SERVER", "EVAL failed: ERR secret", { quotesOthers: true });
+    await rejection(run("otel.quoting", () => Promise.reject(error)));
+    expect(span("otel.quoting").status).toEqual({ code: SpanStatusCode.ERROR });
+    expect(span("otel.quoting").attributes["error.type"]).toBe("KIT_SERVER");
+  });
+
   it("marks a failure whose error cannot be read", async () => {
     tracing();
     const revoked = Proxy.revocable({}, {});

@@ -129,7 +129,7 @@ export class UnrecoverableError extends KitError {
   static override readonly brand: string = "UnrecoverableError";
 
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
-    super("KIT_JOB_UNRECOVERABLE", message, options);
+    super("KIT_JOB_UNRECOVERABLE", message, { ...options, quotesOthers: true });
   }
 }
 
@@ -208,8 +208,8 @@ abstract class CallError extends KitError {
   readonly job: string;
   readonly id: string;
 
-  constructor(code: QueueErrorCode, job: string, id: string, what: string) {
-    super(code, `The ${shown(job)} job ${shown(id)} ${what}`);
+  constructor(code: QueueErrorCode, job: string, id: string, what: string, quotesOthers = false) {
+    super(code, `The ${shown(job)} job ${shown(id)} ${what}`, { quotesOthers });
     this.job = job;
     this.id = id;
   }
@@ -231,7 +231,7 @@ export class JobFailedError extends CallError {
     id: string,
     of: { readonly attempts: number; readonly crashes: number; readonly error: StoredError | undefined },
   ) {
-    super("KIT_JOB_FAILED", job, id, `failed for good${of.error ? `: ${of.error.message}` : ""}`);
+    super("KIT_JOB_FAILED", job, id, `failed for good${of.error ? `: ${of.error.message}` : ""}`, true);
     this.attempts = of.attempts;
     this.crashes = of.crashes;
     this.error = of.error;
@@ -245,7 +245,7 @@ export class JobResultError extends CallError {
   readonly error: StoredError;
 
   constructor(job: string, id: string, error: StoredError) {
-    super("KIT_JOB_RESULT", job, id, `is done, but its result cannot be sent: ${error.message}`);
+    super("KIT_JOB_RESULT", job, id, `is done, but its result cannot be sent: ${error.message}`, true);
     this.error = error;
   }
 }

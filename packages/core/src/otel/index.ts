@@ -183,5 +183,6 @@ const typeOf = (error: unknown): string => {
   }
 };
 
-/** Only kit's own messages are known to contain no secrets. */
-const descriptionOf = (error: unknown): { message?: string } => (KitError.is(error) ? { message: error.message } : {});
+/** Only kit's own words are known to contain no secrets. */
+const descriptionOf = (error: unknown): { message?: string } =>
+  KitError.is(error) && !error.quotesOthers ? { message: error.message } : {};

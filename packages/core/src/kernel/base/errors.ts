@@ -101,8 +101,14 @@ export class KitError extends Error {
   readonly code: KitErrorCode;
   /** Whether to make the same call again, unchanged: it may succeed later, and all of them together have at most one effect. */
   readonly retryable: boolean;
+  /** Whether the message repeats words that are not kit's: of a handler, or of the server. They may contain secrets. */
+  declare readonly quotesOthers: boolean;
 
-  constructor(code: KitErrorCode, message: string, options: { cause?: unknown; retryable?: boolean } = {}) {
+  constructor(
+    code: KitErrorCode,
+    message: string,
+    options: { cause?: unknown; retryable?: boolean; quotesOthers?: boolean } = {},
+  ) {
     const { stackTraceLimit } = Error;
     // The default of ten frames often ends inside of kit. `Reflect`, since `Error` may be frozen.
     if (stackTraceLimit > 0) Reflect.set(Error, "stackTraceLimit", stackTraceLimit + 30);
@@ -111,6 +117,7 @@ export class KitError extends Error {
     this.name = new.target.brand;
     this.code = code;
     this.retryable = options.retryable ?? false;
+    Object.defineProperty(this, "quotesOthers", { value: options.quotesOthers ?? false });
     Object.defineProperty(this, brands, { value: brandsOf(new.target) });
   }
 
@@ -365,7 +372,7 @@ export const serverError = (error: Error, what: string): KitError => {
   const cause = safeCause(error);
   for (const [pattern, code, reason, retryable] of serverCodes)
     if (pattern.test(reply)) return new KitError(code, `${what} failed: ${reason}`, { cause, retryable });
-  return new KitError("KIT_SERVER", `${what} failed: ${replyOf(cause.message)}`, { cause });
+  return new KitError("KIT_SERVER", `${what} failed: ${replyOf(cause.message)}`, { cause, quotesOthers: true });
 };
 
 /**
@@ -376,5 +383,9 @@ export const asKitError = (error: unknown, what: string): KitError => {
   if (KitError.is(error)) return error;
   if (isReplyError(error)) return serverError(error, what);
   const cause = safeCause(error, true);
-  return new KitError("KIT_UNEXPECTED", `${what} failed: ${cause.message}`, { cause, retryable: true });
+  return new KitError("KIT_UNEXPECTED", `${what} failed: ${cause.message}`, {
+    cause,
+    retryable: true,
+    quotesOthers: true,
+  });
 };
