@@ -90,7 +90,7 @@ describe("on a Cluster", () => {
       { script: free, args: ["events", "p"], seed: () => fixture.db.hset(keys().free, "p", 320) },
       { script: look, args: ["c", "1", "0", 10], seed: aFile },
       { script: open, args: ["s2", "", "name", "none", 100_000, "e", "events", "op", 0, 100], seed: aFile },
-      { script: progress, args: ["file", "f", 1_000, "events", 0, "", 0, "", "[]"] },
+      { script: progress, args: ["file", "f", 1_000, "events", 0, "", "", 0, "", "[]"] },
       { script: claim, args: ["file", "", "3-ab-cd", 0, "name", "stamp", 1_000, "op", "", "", "", "", "3-ab"] },
       { script: apply, args: ["p"], seed: () => fixture.db.hset(keys().pending, "p", '[["r"],["s","1","m","0"]]') },
       { script: status, args: [0] },

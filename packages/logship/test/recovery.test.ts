@@ -56,7 +56,7 @@ describe("a failover", () => {
         file: op === "first" ? "1-1" : "1-2",
         seen: "",
         prefix: "p",
-        isSame: 0,
+        likeness: 0,
         name: "x.log",
         stamp: "9 9",
       };

@@ -103,7 +103,7 @@ describe("a job counts a line once", () => {
       some.forEach((line) => void results.increment("lines", line));
     });
     expect(await rejection(failing)).toMatchObject({ message: "enough" });
-    await writeFile(`${path}.1.gz`, gzipSync(textOf(lines)));
+    await writeFile(`${path}.gz`, gzipSync(textOf(lines)));
     await run(own, 2);
     await run(own, 2);
     expect(await counted(own)).toEqual(once(lines));
@@ -131,7 +131,7 @@ describe("a job counts a line once", () => {
   it("when two workers meet a file and its compressed copy for the first time at once", async () => {
     const { job: own, path } = await job();
     await writeFile(path, textOf(lines));
-    await writeFile(`${path}.1.gz`, gzipSync(textOf(lines)));
+    await writeFile(`${path}.gz`, gzipSync(textOf(lines)));
     await run(own, 2);
     expect(await counted(own)).toEqual(once(lines));
   });
@@ -149,18 +149,18 @@ describe("a job counts a line once", () => {
     expect(gaps).toEqual([]);
   });
 
-  it("of a copy made before the file or the copy grew", async () => {
+  it("and of two files that both stay each for itself, with a `copy` event", async () => {
     const { job: own, path } = await job();
+    const copies: unknown[] = [];
+    own.on("copy", (copy) => copies.push(copy));
     await writeFile(path, textOf(lines.slice(0, 200)));
     await copyFile(path, `${path}.bak`);
     await appendFile(path, textOf(lines.slice(200, 300)));
     await run(own);
     await run(own);
-    expect(await counted(own)).toEqual(once(lines.slice(0, 300)));
-    await copyFile(path, `${path}.copy`);
-    await appendFile(`${path}.copy`, textOf(lines.slice(300, 310)));
-    await run(own);
-    expect(await counted(own)).toEqual(once(lines.slice(0, 310)));
+    const twice = new Map(lines.slice(0, 300).map((line, index) => [line, index < 200 ? "2" : "1"]));
+    expect(await counted(own)).toEqual(twice);
+    expect(copies).toEqual([{ file: "a.log.bak", of: "a.log" }]);
   });
 
   it("of files that begin with the same text, and of equal ones that are both there, as two", async () => {
@@ -189,18 +189,31 @@ describe("a job counts a line once", () => {
     );
   });
 
-  it("of a file that became shorter and begins as before never again: it is refused", async () => {
-    for (const [before, after] of [
-      [200, 490],
-      [200, 5_000],
-      [3, 20],
+  it("and of a file that became shorter and begins as before again, with a `copy` event if its beginning was long", async () => {
+    for (const [before, after, event] of [
+      [200, 5_000, [{ file: "a.log", of: "a.log" }]],
+      [3, 20, []],
     ] as const) {
-      const { job: own, path } = await job({ name: `job ${String(after)}` });
-      await writeFile(path, textOf(lines.slice(0, before)));
+      const { job: own, path } = await job({ name: `job ${String(after)}`, lastLine: "leave" });
+      const copies: unknown[] = [];
+      own.on("copy", (copy) => copies.push(copy));
+      const [long, short] = [
+        lines.slice(0, before),
+        Buffer.from(textOf(lines.slice(0, before)))
+          .toString("utf8", 0, after)
+          .split("\n")
+          .slice(0, -1),
+      ];
+      await writeFile(path, textOf(long));
       await run(own);
       await truncate(path, after);
-      expect(await rejection(run(own))).toMatchObject({ code: "KIT_LOGSHIP_CHANGED", file: "a.log" });
-      expect(await counted(own)).toEqual(once(lines.slice(0, before)));
+      await run(own);
+      expect(await counted(own)).toEqual(new Map(long.map((line) => [line, short.includes(line) ? "2" : "1"])));
+      expect(copies).toEqual(event);
+      await truncate(path, 0);
+      await appendFile(path, "another\n");
+      await run(own);
+      expect((await counted(own)).get("another")).toBe("1");
     }
   });
 

@@ -28,7 +28,7 @@ describe("one step of a script", () => {
       file: "1-1",
       seen: op === "a" ? "" : "p",
       prefix: "p",
-      isSame: op === "a" ? 0 : 1,
+      likeness: op === "a" ? 0 : 1,
       name: "x.log",
       stamp: "9 9",
       leaseMs: 60_000,
@@ -45,7 +45,15 @@ describe("one step of a script", () => {
   ): Promise<scripts.Committed> => {
     const { keys } = fixture;
     const targets = names.map((name) => keys.result(name));
-    const facts = { seq: 1, position, lines: 1, doneStamp: "", results: JSON.stringify(results.map(String)), ...own };
+    const facts = {
+      seq: 1,
+      position,
+      prefix: "",
+      lines: 1,
+      doneStamp: "",
+      results: JSON.stringify(results.map(String)),
+      ...own,
+    };
     const args = { content: "1-1", fence, leaseMs: 60_000, events: keys.events, ...facts };
     return scripts.progress.run(context, { ...keys, targets }, args, timing);
   };

@@ -4,9 +4,10 @@ import { type FileHandle, open, readdir, realpath, stat } from "node:fs/promises
 import { join, sep } from "node:path";
 import { crc32 } from "node:zlib";
 import { crcOf } from "./crc.js";
-import { BadDataError, LogshipError } from "../errors.js";
+import { BadDataError, isAboutContent, LogshipError } from "../errors.js";
 import { inflateMembers } from "./gzip.js";
 import { textEnd } from "./lines.js";
+import type { Position } from "./reading.js";
 
 /** The order of files: by number within names (`log.2` before `log.10`), by time of change, oldest first, or by a comparison. */
 export type FileOrder = "natural" | "mtime" | ((one: LocalFile, other: LocalFile) => number);
@@ -29,6 +30,9 @@ const firstReadBytes = 131_060;
 const readBytes = 4 * firstReadBytes;
 /** How many of the first text bytes distinguish a file from another one in the same inode. */
 const prefixBytes = 1_024;
+/** Each read begins with so many bytes of the one before. */
+const overlapBytes = 256;
+const noBytes: Buffer = Buffer.alloc(0);
 const lineFeed = 10;
 const collator = new Intl.Collator("en", { numeric: true });
 
@@ -123,27 +127,48 @@ const containers: Readonly<Record<string, string>> = {
   "526172211a07": "rar",
 };
 
-/** How a file is recognised: by the length and hash of its first KiB of text. */
+/** How the text of a file begins now. */
 export interface Identity {
-  /** Ends with marks, which show whether a shorter file begins in the same way. */
+  /** The longest of the beginnings. A record that ends like this says nothing about text that is counted. */
   readonly prefix: string;
+  /** Length and hash of the first KiB, or of its whole lines if it has less, and of each number of lines; the longest first. */
   readonly beginnings: readonly string[];
+  /** Whether it is the text that the record describes, and has all that is counted of it. */
   readonly isSame: boolean;
+  /** Whether it begins in another way than the record says. */
+  readonly isReplaced: boolean;
 }
 
 /** An open file, read at any offset. The handle stays valid when the file is renamed or deleted. */
 export class OpenFile {
   readonly #handle: FileHandle;
   readonly #name: string;
+  /** The bytes from this one on are left: they were written after the file was identified. */
+  readonly #limit: number;
+  /** The first text bytes, when the file was identified. */
+  #beginning: Buffer = noBytes;
+  /** The last bytes that were read, and where they end. */
+  #last: Buffer = noBytes;
+  #lastEnd = 0;
+  /** Its size and stamp when it was opened. */
+  readonly was: Pick<LocalFile, "size" | "stamp">;
   readonly isGzip: boolean;
   /** The name of a container that is not read; undefined if the content is plain or gzip. */
   readonly container: string | undefined;
 
-  private constructor(handle: FileHandle, name: string, magic: string) {
+  private constructor(
+    handle: FileHandle,
+    name: string,
+    magic: string,
+    was: Pick<LocalFile, "size" | "stamp">,
+    isLimited: boolean,
+  ) {
     this.#handle = handle;
     this.#name = name;
+    this.was = was;
     // By its content, since a name proves nothing. The third byte is deflate, the only method there is.
     this.isGzip = magic.startsWith("1f8b08");
+    this.#limit = isLimited && !this.isGzip ? was.size : Infinity;
     // One of the sixteen kinds of skippable frames may come before those of zstd.
     const start = magic.replace(/^5.2a4d18/, "28b52ffd");
     const known = Object.keys(containers).find((one) => start.startsWith(one));
@@ -151,14 +176,15 @@ export class OpenFile {
     this.container = known === "425a68" && !/^\d{2}314159/.test(magic.slice(6)) ? undefined : containers[known ?? ""];
   }
 
-  /** Resolves with undefined if the file is gone, or if another one has its name. */
-  static async open(file: LocalFile): Promise<OpenFile | undefined> {
+  /** Resolves with undefined if the file is gone, or if another one has its name. With `isLimited` a plain file is read as far as it is now. */
+  static async open(file: LocalFile, isLimited = false): Promise<OpenFile | undefined> {
     const handle = await open(file.path).catch(unlessMissing);
     if (!handle) return undefined;
     try {
-      if (factsOf(await handle.stat({ bigint: true })).id === file.id) {
+      const was = factsOf(await handle.stat({ bigint: true }));
+      if (was.id === file.id && bornOf(was.stamp) === bornOf(file.stamp)) {
         const { buffer, bytesRead } = await handle.read(Buffer.alloc(8), 0, 8, 0);
-        return new OpenFile(handle, file.name, buffer.toString("hex", 0, bytesRead));
+        return new OpenFile(handle, file.name, buffer.toString("hex", 0, bytesRead), was, isLimited);
       }
     } catch (error) {
       await handle.close();
@@ -173,14 +199,33 @@ export class OpenFile {
     return factsOf(await this.#handle.stat({ bigint: true }));
   }
 
-  /** The bytes from `from` to the current end of the file. */
+  /**
+   * The bytes from `from` to the current end of the file. Each read begins with the last bytes of the one before: while they are the same, the text
+   * was not replaced.
+   *
+   * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the text was replaced.
+   */
   async *read(from: number): AsyncGenerator<Buffer, void, undefined> {
     for (let [at, size] = [from, firstReadBytes]; ; size = readBytes) {
-      const { buffer, bytesRead } = await this.#handle.read(Buffer.allocUnsafe(size), 0, size, at);
-      if (bytesRead === 0) return;
-      at += bytesRead;
-      yield buffer.subarray(0, bytesRead);
+      const last = this.#lastEnd === at ? this.#last : noBytes;
+      const most = last.length + Math.min(size, this.#limit - at);
+      if (most <= last.length) return;
+      const { buffer, bytesRead } = await this.#handle.read(Buffer.allocUnsafe(most), 0, most, at - last.length);
+      const block = buffer.subarray(last.length, Math.max(bytesRead, last.length));
+      if (bytesRead < last.length || !buffer.subarray(0, last.length).equals(last)) throw changedError(this.#name);
+      if (block.length === 0) return;
+      const known = this.isGzip ? noBytes : this.#beginning.subarray(at, at + block.length);
+      if (!block.subarray(0, known.length).equals(known)) throw changedError(this.#name);
+      at += block.length;
+      this.#remember(buffer.subarray(0, bytesRead), at);
+      yield block;
     }
+  }
+
+  /** Zeros at the end may be space that is reserved for later lines, so they may change. */
+  #remember(bytes: Buffer, end: number): void {
+    const last = bytes.subarray(Math.max(0, bytes.length - overlapBytes));
+    [this.#last, this.#lastEnd] = [textEnd(last) < last.length ? noBytes : Buffer.from(last), end];
   }
 
   /**
@@ -198,21 +243,37 @@ export class OpenFile {
   }
 
   /**
-   * Computes how the file is known: `prefix`, and `beginnings`: the current one, and those from when the file had fewer lines. `isSame` is whether it
-   * still begins like the recorded prefix, which may be shorter, since files grow. The prefix of an empty file is like no other.
+   * Computes how the text begins, and whether it is the one that a record describes: its beginning, and the last bytes that are counted. A record of
+   * which nothing is counted describes no text.
    *
    * @throws {BadDataError} its content is damaged at its beginning, or compressed in a way that is not read.
-   * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: it is as it was, but shorter than the prefix.
    */
   async identify(recorded: string): Promise<Identity> {
     const head = await this.#head();
+    this.#beginning = head;
     const beginnings = beginningsOf(head);
-    const [length, hash, marks = ""] = recorded.split("-");
+    const [length, hash, counted = ""] = recorded.split("-");
+    const [stored = 0, tailBytes = 0, tailCrc = 0] = counted.split(".").map(Number);
     const known = head.subarray(0, Number(length));
-    const isSame = known.length > 0 && prefixOf(known) === `${String(length)}-${String(hash)}`;
-    if (!isSame && head.length > 0 && marks.startsWith(marksOf(head))) throw changedError(this.#name);
-    const [first = ""] = beginnings;
-    return { prefix: `${first}-${marksOf(head.subarray(0, Number.parseInt(first, 10)))}`, beginnings, isSame };
+    const isReplaced = Number(length) > 0 && prefixOf(known) !== `${String(length)}-${String(hash)}`;
+    const isSame = counted !== "" && !isReplaced && (await this.#endsLike(stored, tailBytes, tailCrc));
+    return { prefix: `${beginnings[0]!}-`, beginnings, isSame, isReplaced };
+  }
+
+  /** Whether it has `stored` bytes, and the last of them are those of the record. */
+  async #endsLike(stored: number, tailBytes: number, tailCrc: number): Promise<boolean> {
+    if (this.was.size < stored) return false;
+    const { buffer, bytesRead } = await this.#handle.read(Buffer.alloc(tailBytes), 0, tailBytes, stored - tailBytes);
+    if (bytesRead < tailBytes || crc32(buffer) !== tailCrc) return false;
+    if (tailBytes > 0) this.#remember(buffer, stored);
+    return true;
+  }
+
+  /** The record of a file that is counted as far as a position: what `identify` compares. */
+  recordOf({ offset, stored }: Pick<Position, "offset" | "stored">, tail: Buffer = noBytes): string {
+    const [beginning = ""] = beginningsOf(this.#beginning.subarray(0, offset));
+    const last = this.isGzip ? noBytes : tail.subarray(Math.max(0, tail.length - prefixBytes));
+    return `${beginning}-${String(stored)}.${String(last.length)}.${String(crc32(last))}`;
   }
 
   async #head(): Promise<Buffer> {
@@ -236,13 +297,6 @@ export class OpenFile {
 /** Length and hash of the first bytes of a file. */
 export const prefixOf = (head: Buffer): string =>
   `${String(head.length)}-${createHash("sha256").update(head).digest("hex").slice(0, 24)}`;
-
-/** A byte for the first byte, one for the first two, and so on, ever fewer: the marks of a beginning are the beginning of the marks. */
-const marksOf = (head: Buffer): string => {
-  const marks: number[] = [];
-  for (let end = 1; end <= head.length; end += 1 + (end >> 3)) marks.push(crc32(head.subarray(0, end)) & 255);
-  return Buffer.from(marks).toString("hex");
-};
 
 /** The prefixes of a head, the longest first: all of it, or its whole lines if the file may have less, and each number of lines. */
 const beginningsOf = (head: Buffer): string[] => {
@@ -288,37 +342,37 @@ interface Candidate extends Known {
 }
 
 /**
- * Finds the longest of some contents that a text begins with, and whether the text has more; or a file that is there and equal.
- *
- * Another file that is there, stored in the same way, and still has the content makes two files of them, if they are equal or alike in less than 1 KiB:
- * two hosts may have written the same.
+ * Finds the longest of some contents that a text begins with, and that no other file has; and whether the text has more. `held` is the longest that
+ * another file has. A file and its compressed form, as `gzip` names it, have one content.
  */
 export const twinOf = async <T extends Candidate>(
-  opened: OpenFile,
+  file: LocalFile,
   text: AsyncIterable<Buffer>,
   known: readonly T[],
   signal: AbortSignal,
 ): Promise<{
   twin?: T;
   hasMore: boolean;
-  copied?: LocalFile;
+  held?: LocalFile;
   crcs: ReadonlyMap<number, number>;
   end?: number | undefined;
 }> => {
   const lengths = known.flatMap(({ offset }) => [offset, offset + 1]);
   const { crcs, end } = await crcsOf(text, lengths, signal);
-  let copied: LocalFile | undefined;
-  const matching = known.filter(({ offset, crc }) => crcs.get(offset) === crc);
+  let held: LocalFile | undefined;
+  const matching = known.filter(({ offset, crc, other }) => crcs.get(offset) === crc && (offset > 0 || !other));
   for (const twin of matching.sort((one, next) => next.offset - one.offset)) {
     const { offset, other } = twin;
-    const hasMore = crcs.has(offset + 1);
-    const isCopy = offset >= prefixBytes && hasMore;
-    if (isCopy || !other || !(await hasContent(other, twin, opened.isGzip, signal)))
-      return { twin, hasMore, crcs, end };
-    copied ??= other;
+    if (!other || isPair(file, other) || !(await hasContent(other, twin, signal)))
+      return { twin, hasMore: crcs.has(offset + 1), crcs, end };
+    held ??= other;
   }
-  return { hasMore: false, ...(copied && { copied }), crcs, end };
+  return { hasMore: false, ...(held && { held }), crcs, end };
 };
+
+/** Whether one of two files is named as the compressed form of the other: `gzip` has not removed it yet, or keeps it. */
+export const isPair = ({ name }: LocalFile, { name: other }: LocalFile): boolean =>
+  `${name}.gz` === other || `${other}.gz` === name;
 
 /**
  * A longer content of the same first KiB that no file has any more: a text that ends at `end` may be an earlier state of it. No checksum
@@ -332,17 +386,15 @@ export const longerOf = <T extends Candidate & { readonly isLike: boolean }>(
     ? known.find(({ offset, other, isLike }) => isLike && offset > end && !other)
     : undefined;
 
-/** Whether a file is there, is gzip or not as `isGzip` demands, and begins with a content. */
-export const hasContent = async (
-  file: LocalFile,
-  { offset, crc }: Known,
-  isGzip: boolean | undefined,
-  signal: AbortSignal,
-): Promise<boolean> => {
+/** Whether a file is there, and begins with a content. */
+export const hasContent = async (file: LocalFile, { offset, crc }: Known, signal: AbortSignal): Promise<boolean> => {
   const opened = await OpenFile.open(file);
   try {
-    if (!opened || (isGzip ?? opened.isGzip) !== opened.isGzip) return false;
-    return (await crcsOf(opened.text(), [offset], signal)).crcs.get(offset) === crc;
+    return opened !== undefined && (await crcsOf(opened.text(), [offset], signal)).crcs.get(offset) === crc;
+  } catch (error) {
+    // It is being written, or damaged.
+    if (isAboutContent(error)) return false;
+    throw error;
   } finally {
     await opened?.close();
   }

@@ -14,6 +14,14 @@ export interface Position {
   readonly crc: number;
 }
 
+/** A position that lines were read up to. */
+export interface Reached extends Position {
+  /** The last text bytes before it, as they were read: at most those of one batch. */
+  readonly tail: Buffer;
+}
+
+const noBytes: Buffer = Buffer.alloc(0);
+
 export const start: Position = { offset: 0, stored: 0, skip: 0, crc: 0 };
 
 export const formatPosition = ({ offset, stored, skip, crc }: Position): string =>
@@ -59,7 +67,7 @@ export interface Text {
 export interface Reading {
   readonly batches: AsyncGenerator<LineBatch, void, undefined>;
   /** The position behind line number `count` of a batch. Batches and counts must ascend. */
-  positionOf(batch: LineBatch, count: number): Position;
+  positionOf(batch: LineBatch, count: number): Reached;
 }
 
 /** The text of gzip content from a position on. `read` gives stored bytes from an offset on. */
@@ -102,6 +110,13 @@ export const readingOf = (
   }
   return {
     batches: batches(),
-    positionOf: (batch, count) => restarts.at(batch.endOf(count), batch.crcOf(count)),
+    positionOf: (batch, count) => ({
+      ...restarts.at(batch.endOf(count), batch.crcOf(count)),
+      // Bytes of a line that is too long may be missing.
+      tail:
+        batch.bytes.length === batch.endOffset - batch.offset
+          ? batch.bytes.subarray(0, batch.endOf(count) - batch.offset)
+          : noBytes,
+    }),
   };
 };

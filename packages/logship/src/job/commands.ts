@@ -18,6 +18,11 @@ export interface Listed {
   readonly stamp: string;
 }
 
+/** A commit, and the record of the text that is counted with it. */
+interface JobCommit extends CommitOperands {
+  readonly prefix: string;
+}
+
 const lookUpFiles = 500;
 
 export type JobCommands = ReturnType<typeof jobCommands>;
@@ -34,7 +39,7 @@ export const jobCommands = (connection: LogConnection, resultKey: (name: string)
     { content, fence }: Claimed,
     file: LocalFile,
     leaseMs: number,
-    { effects = noEffects, pieces, isDone = false, lines = 0, seq = 0, position }: Partial<CommitOperands>,
+    { effects = noEffects, pieces, isDone = false, lines = 0, seq = 0, position, prefix = "" }: Partial<JobCommit>,
     signal?: AbortSignal,
   ): Promise<void> => {
     const targets = pieces ? [keys.pending()] : effects.names.map((name) => resultKey(name));
@@ -45,6 +50,7 @@ export const jobCommands = (connection: LogConnection, resultKey: (name: string)
       events: keys.events,
       seq,
       position: position ? formatPosition(position) : "",
+      prefix,
       lines,
       doneStamp: isDone ? file.stamp : "",
       results: pieces ? deferred(pieces, `${content} ${String(seq)}`) : effects.results,

@@ -4,8 +4,8 @@ import { damageOf, isAboutContent, LogshipError } from "../errors.js";
 import { type Claimed, type JobCommands, jobCommands, type Listed } from "./commands.js";
 import {
   bornOf,
-  changedError,
   hasContent,
+  isPair,
   type Known,
   listFiles,
   type LocalFile,
@@ -78,12 +78,18 @@ interface Run {
   files: number;
   lines: number;
   readonly skipped: Set<string>;
+  /** When each file that begins like another one that is there was first seen so. */
+  readonly alike: Map<string, number>;
   /** Contents that were in a file before it was truncated. */
   readonly former: { readonly file: LocalFile; readonly content: string; readonly from: number; readonly to: number }[];
 }
 
+const isChange = (error: unknown): boolean => error instanceof LogshipError && error.code === "KIT_LOGSHIP_CHANGED";
+
 const keyOf = ({ id, stamp }: LocalFile): string => `${id} ${stamp}`;
 
+/** Two files with one text are two once both have stayed so long: a copy of `copytruncate` is alone before. */
+const settleMs = 1_000;
 /** After this time a file is compared again with another one that is being processed. */
 const retryMs = 100;
 
@@ -163,7 +169,7 @@ export class LogJob extends Processor<JobEvents> {
   }
 
   async #run(handler: LinesHandler, count: number, { controller, signal }: LinkedSignal): Promise<RunSummary> {
-    const run: Run = { handler, signal, files: 0, lines: 0, skipped: new Set<string>(), former: [] };
+    const run: Run = { handler, signal, files: 0, lines: 0, skipped: new Set<string>(), alike: new Map(), former: [] };
     // The first call rejects if there is no server; later ones wait for it.
     await this.#list(signal, (link) => this.emit("skipped", link));
     await this.#commands.applyPending(signal);
@@ -200,30 +206,37 @@ export class LogJob extends Processor<JobEvents> {
 
   /** The number of lines once the file is done, or the reason why it is not: refused if another worker has it. */
   async #take(listed: Listed, files: readonly Listed[], run: Run): Promise<number | Refused | "lost" | "skipped"> {
-    const { file, prefix: seen, stamp: before } = listed;
-    const { id, name, stamp } = file;
+    const { prefix: seen, stamp: before } = listed;
+    const { id, name } = listed.file;
     let opened: OpenFile | undefined;
     try {
-      opened = await OpenFile.open(file);
+      opened = await OpenFile.open(listed.file, true);
       if (!opened) return "lost";
-      const {
-        prefix,
-        isSame,
-        beginnings: beginning,
-      } = await opened.identify(bornOf(before) === bornOf(stamp) ? seen : "");
+      const file = { ...listed.file, ...opened.was };
+      const { stamp } = file;
+      const known = await opened.identify(bornOf(before) === bornOf(stamp) ? seen : "");
+      const { beginnings: beginning } = known;
       const op = newToken();
       const { leaseMs } = this.#resolved;
-      const facts = { file: id, seen, prefix, isSame: isSame ? 1 : 0, name, stamp, leaseMs, op, beginning } as const;
+      const facts = { file: id, seen, name, stamp, leaseMs, op, beginning } as const;
+      let { isSame, prefix } = { isSame: known.isSame, prefix: known.isSame ? seen : known.prefix };
       for (let found = { others: "", content: "", position: "", from: "" }; ;) {
-        const claimed = await this.#commands.claim({ ...facts, ...found }, run.signal);
+        const claimed = await this.#commands.claim(
+          { ...facts, prefix, likeness: isSame ? 1 : known.isReplaced ? -1 : 0, ...found },
+          run.signal,
+        );
         if (claimed.state === "refused") return claimed;
         if (claimed.state === "claimed") return await this.#process(file, claimed, opened, run);
         const { others, contents } = claimed;
-        const twin = await this.#twinOf(listed, opened, contents, isSame, files, run);
+        const twin = await this.#twinOf(file, opened, contents, isSame, files, run);
         if ("state" in twin) return twin;
+        if (isSame && twin.content === "") [isSame, prefix] = [false, known.prefix];
         found = { others, ...twin };
+        if (twin.from !== "") prefix = opened.recordOf(parsePosition(twin.from));
       }
     } catch (error) {
+      // The text was replaced while it was read: the file is identified again.
+      if (isChange(error)) return { state: "refused", msLeft: retryMs };
       if (this.#resolved.onBadData === "error" || !isAboutContent(error)) throw error;
       this.emit("damaged", damageOf(name, error));
       return "skipped";
@@ -237,12 +250,12 @@ export class LogJob extends Processor<JobEvents> {
    * with the whole file, if a file that is there has it.
    */
   async #twinOf(
-    { file }: Listed,
+    file: LocalFile,
     opened: OpenFile,
     contents: readonly scripts.Alike[],
     isSame: boolean,
     files: readonly Listed[],
-    { signal, skipped }: Run,
+    { signal, skipped, alike }: Run,
   ): Promise<Refused | { readonly content: string; readonly position: string; readonly from: string }> {
     const known: (scripts.Alike & Known & { readonly other: LocalFile | undefined })[] = [];
     for (const one of contents) {
@@ -258,19 +271,28 @@ export class LogJob extends Processor<JobEvents> {
       known.push({ ...one, ...parsePosition(one.position), other });
     }
     const comparable = isSame ? known.map((one) => ({ ...one, other: undefined })) : known;
-    const { twin, copied, crcs, end } = await twinOf(opened, opened.text(), comparable, signal);
+    const { twin, held, crcs, end } = await twinOf(file, opened.text(), comparable, signal);
     if (twin) {
       const { content, position, offset, crc } = twin;
       const [stored, skip] = opened.isGzip ? [0, offset] : [offset, 0];
       return { content, position, from: formatPosition({ offset, stored, skip, crc }) };
     }
-    for (const { content, position, offset, other } of known)
-      if (end !== undefined && end < offset && other)
-        if (await hasContent(other, { offset: end, crc: crcs.get(end)! }, undefined, signal))
-          return { content, position, from: "" };
-    if (isSame) throw changedError(file.name);
-    const of = (copied ?? longerOf(known, end))?.name;
-    if (of !== undefined) this.emit("copy", { file: file.name, of });
+    let of = held;
+    for (const { content, position, offset, other } of known) {
+      if (of || end === undefined || end >= offset || end === 0 || !other) continue;
+      if (!(await hasContent(other, { offset: end, crc: crcs.get(end)! }, signal))) continue;
+      if (isPair(file, other)) return { content, position, from: "" };
+      of = other;
+    }
+    if (of) {
+      // A copy that another file is about to be truncated for, or a second file.
+      const since = alike.get(keyOf(file)) ?? performance.now();
+      alike.set(keyOf(file), since);
+      const msLeft = Math.ceil(since + settleMs - performance.now());
+      if (msLeft > 0) return { state: "refused", msLeft };
+    }
+    const name = of?.name ?? longerOf(known, end)?.name;
+    if (name !== undefined) this.emit("copy", { file: file.name, of: name });
     return { content: "", position: "", from: "" };
   }
 
@@ -301,7 +323,6 @@ export class LogJob extends Processor<JobEvents> {
     let isDone = false;
     let sum = 0;
     try {
-      if ((await opened.now()).size < position.stored) throw changedError(file.name);
       // Results that a worker before has stored come first.
       if (seq > 0) await this.#commands.applyPending(signal);
       this.emit("file", { file: file.name, offset: position.offset, bytes: file.size });
@@ -314,7 +335,9 @@ export class LogJob extends Processor<JobEvents> {
       const context = { file: file.name, signal };
       const padded = (padding: Padding): void => this.emit("padding", { file: file.name, ...padding });
       const commit = async (operands: CommitOperands): Promise<void> => {
-        await this.#commands.commit(claimed, file, leaseMs, operands, signal);
+        const { position: at } = operands;
+        const prefix = at.tail ? opened.recordOf(at, at.tail) : "";
+        await this.#commands.commit(claimed, file, leaseMs, { ...operands, prefix }, signal);
         if (operands.pieces) await this.#commands.applyPending(signal);
         sum += operands.lines;
         ({ isDone } = operands);

@@ -1,6 +1,6 @@
 import { integer, type Resolved, type RulesOf } from "@kit/core/toolkit";
 import type { LineBatch } from "../bytes/lines.js";
-import type { Position, Reading } from "../bytes/reading.js";
+import type { Position, Reached, Reading } from "../bytes/reading.js";
 import { mostFields, Results, type Stored } from "./results.js";
 import { Watch } from "../signals.js";
 
@@ -63,7 +63,8 @@ export interface Padding {
 /** One commit of results and position. */
 export interface CommitOperands extends Stored {
   readonly seq: number;
-  readonly position: Position;
+  /** With a tail if lines were read before it. */
+  readonly position: Position & Partial<Reached>;
   readonly lines: number;
   readonly isDone: boolean;
   /** The code of the error for which a receiver quarantines the file. */
@@ -106,7 +107,8 @@ const idleMs = 50;
 export const runFile = async (run: FileRun, handler: LinesHandler): Promise<number> => {
   const { reading, context, flush } = run;
   const { batches } = reading;
-  let { seq, position } = run;
+  let { seq } = run;
+  let position: CommitOperands["position"] = run.position;
   let results = new Results();
   /** The last batch that was handled. Computing a position takes a checksum, so it is done only for a commit. */
   let handled: LineBatch | undefined;

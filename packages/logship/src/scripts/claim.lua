@@ -5,8 +5,8 @@
 -- KEYS[3]   claims        zset   content to the ms at which its worker's lease ends
 -- ARGV[1]  file      string   device and inode
 -- ARGV[2]  seen      string   its prefix, as recorded when this worker looked; empty: no record
--- ARGV[3]  prefix    string   what it is now: of a file that was shorter, more of it
--- ARGV[4]  isSame    integer  0: it does not begin as `seen` says, so it has another content
+-- ARGV[3]  prefix    string   length and hash of its beginning, and what is known of the counted part: empty if nothing is counted
+-- ARGV[4]  likeness  integer  1: it has the text of `seen`; 0: nothing of that is counted, or its end is another; -1: its beginning is another
 -- ARGV[5]  name      string   its path within the directory
 -- ARGV[6]  stamp     string   its size and times
 -- ARGV[7]  leaseMs   integer  life of the claim, milliseconds
@@ -29,7 +29,7 @@ local claims = KEYS[3]
 local file = ARGV[1]
 local seen = ARGV[2]
 local prefix = ARGV[3]
-local isSame = ARGV[4] == '1'
+local likeness = tonumber(ARGV[4])
 local name = ARGV[5]
 local stamp = ARGV[6]
 local leaseMs = tonumber(ARGV[7])
@@ -44,6 +44,7 @@ local beginning = { unpack(ARGV, 13) }
 
 local layout = redis.call('HGET', job, 'layout')
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was written by a newer version') end
+local isSame, isReplaced = likeness == 1, likeness == -1
 local own = redis.call('HMGET', progress, file .. ':prefix', file .. ':content', file .. ':stamp')
 local now = readClock()
 local function recordOf(id)
@@ -81,7 +82,9 @@ elseif not isSame or (record[5] or file) ~= file then
 end
 if from ~= '' or content == '' then
   -- The content that the file had before stays known: another file may have it now.
-  local isAnother = content == '' and not isSame and own[1] and string.sub(own[1], 1, 2) ~= '0-'
+  -- A position is never reset, and what was there and is replaced keeps its record.
+  local isCounted = record[2] and string.sub(record[2], 1, 2) ~= '0:'
+  local isAnother = content == '' and not isSame and record[2] and (isCounted or isReplaced or (record[5] or file) ~= file)
   local left = leftOf(id)
   if left > 0 and not isAnother then return { 0, left } end
   redis.call('HSET', job, 'layout', 1)
@@ -105,9 +108,6 @@ if from ~= '' or content == '' then
   stamp = stamp .. ' open'
 end
 redis.call('HSET', progress, file .. ':prefix', prefix, file .. ':content', id, file .. ':stamp', stamp)
-local function startOf(text)
-  return 'content ' .. string.match(text, '^[^-]*%-?[^-]*')
-end
 if isSame and startOf(seen) ~= startOf(prefix) then unlistContent(progress, startOf(seen), id) end
 if string.sub(prefix, 1, 2) ~= '0-' then listContent(progress, startOf(prefix), id) end
 if from == '' and content ~= '' then return { 0, 0 } end

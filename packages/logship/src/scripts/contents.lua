@@ -2,7 +2,7 @@
 --
 -- A field of a hash names those of one beginning, each between line feeds, the last ones only.
 --
--- Defines listContent, unlistContent, withBeginning
+-- Defines listContent, unlistContent, startOf, withBeginning
 local mostListed = 8192
 
 local function listContent(key, field, content)
@@ -20,6 +20,11 @@ local function unlistContent(key, field, content)
   if not first then return end
   all = string.sub(all, 1, first) .. string.sub(all, last + 1)
   if all == '\n' then redis.call('HDEL', key, field) else redis.call('HSET', key, field, all) end
+end
+
+--- The field of the contents that begin as a prefix says.
+local function startOf(text)
+  return 'content ' .. string.match(text, '^[^-]*%-?[^-]*')
 end
 
 --- The identity of a file ends with the length and hash of its beginning, which a copy of it has, too.

@@ -93,7 +93,7 @@ export const claim = defineScript({
     "file",
     "seen",
     "prefix",
-    "isSame",
+    "likeness",
     "name",
     "stamp",
     "leaseMs",
@@ -140,9 +140,9 @@ const committed = (raw: unknown): Committed => {
 
 export const progress = defineScript({
   name: "logship.progress",
-  source: [clockSource, resultsSource, progressSource],
+  source: [clockSource, contentsSource, resultsSource, progressSource],
   keys: [...jobKeys, "...targets"],
-  args: ["content", "fence", "leaseMs", "events", "seq", "position", "lines", "doneStamp", "results"],
+  args: ["content", "fence", "leaseMs", "events", "seq", "position", "prefix", "lines", "doneStamp", "results"],
   idempotent: true,
   reply: committed,
 });

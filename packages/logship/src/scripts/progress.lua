@@ -10,9 +10,10 @@
 -- ARGV[4]  events    string   Pub/Sub channel for hints
 -- ARGV[5]  seq       integer  number of this commit; 0: nothing to commit
 -- ARGV[6]  position  string   the new one
--- ARGV[7]  lines     integer  lines processed by this commit
--- ARGV[8]  doneStamp string   stamp of the file, all of which is processed; empty: it goes on
--- ARGV[9]  results   string   JSON: kind, number of its key, field, value of each
+-- ARGV[7]  prefix    string   length and hash of the beginning of the text that is counted, and its end; empty: as before
+-- ARGV[8]  lines     integer  lines processed by this commit
+-- ARGV[9]  doneStamp string   stamp of the file, all of which is processed; empty: it goes on
+-- ARGV[10] results   string   JSON: kind, number of its key, field, value of each
 --
 -- Reply     {1}  committed, now or before; or the claim lives
 --           {0, fence}  another worker has the content
@@ -28,9 +29,10 @@ local leaseMs = tonumber(ARGV[3])
 local events = ARGV[4]
 local seq = tonumber(ARGV[5])
 local position = ARGV[6]
-local lines = ARGV[7]
-local doneStamp = ARGV[8]
-local results = cjson.decode(ARGV[9])
+local prefix = ARGV[7]
+local lines = ARGV[8]
+local doneStamp = ARGV[9]
+local results = cjson.decode(ARGV[10])
 
 -- Libraries
 
@@ -53,6 +55,15 @@ if isNew then
   applyResults(job, made, targets, 4, results)
   redis.call('HSET', progress, content .. ':seq', seq, content .. ':position', position)
   redis.call('HINCRBY', progress, content .. ':lines', lines)
+  if prefix ~= '' then
+    local file = record[3] or content
+    local before = redis.call('HGET', progress, file .. ':prefix') or ''
+    redis.call('HSET', progress, file .. ':prefix', prefix)
+    if startOf(before) ~= startOf(prefix) then
+      unlistContent(progress, startOf(before), content)
+      listContent(progress, startOf(prefix), content)
+    end
+  end
   if doneStamp ~= '' then redis.call('HSET', progress, content .. ':state', 'done', (record[3] or content) .. ':stamp', doneStamp) end
 end
 if doneStamp ~= '' or leaseMs == 0 then

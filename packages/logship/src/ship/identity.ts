@@ -88,10 +88,10 @@ const sourceLike = async (
     [texts, opened.text()],
     [bytes, opened.read(0)],
   ] as const) {
-    const { twin, hasMore, copied, end } = await twinOf(opened, text, known, signal);
+    const { twin, hasMore, held, end } = await twinOf(file, text, known, signal);
     if (twin?.isDone && hasMore) throw changedError(file.name);
     if (twin) return twin.source;
-    const of = copied?.name ?? longerOf(known, end)?.source;
+    const of = held?.name ?? longerOf(known, end)?.source;
     if (of !== undefined) onCopy(of);
   }
   return undefined;

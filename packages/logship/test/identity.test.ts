@@ -1,0 +1,122 @@
+import { appendFileSync, writeFileSync } from "node:fs";
+import { appendFile, copyFile, readdir, rename, truncate, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { useRedis } from "@kit/testing";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { JobOptions, LogJob } from "../src/index.js";
+import { fixtureOf, logLines, textOf } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys: ["*"] });
+const fixture = fixtureOf(redis);
+
+const lines = logLines(0, 9_000);
+const once = (some: readonly string[]): Map<string, string> => new Map(some.map((line) => [line, "1"]));
+
+/** A job over one log, and every event that it reports about text. */
+const job = async (
+  options: Partial<JobOptions> = {},
+): Promise<{
+  job: LogJob;
+  path: string;
+  events: unknown[];
+  run(each?: () => void): Promise<void>;
+  counted(): Promise<Map<string, string>>;
+}> => {
+  const directory = await fixture.directory();
+  const own = fixture.job({ directory, flushLines: 100, match: /^a\.log/, ...options });
+  const events: unknown[] = [];
+  for (const event of ["gap", "copy", "damaged"] as const)
+    own.on(event, (fact) => void events.push({ event, ...fact }));
+  return {
+    job: own,
+    path: join(directory, "a.log"),
+    events,
+    run: async (each = () => undefined) =>
+      void (await own.run((some, results) => {
+        for (const line of some) results.increment("lines", line);
+        each();
+      })),
+    counted: async () => await own.results("lines"),
+  };
+};
+
+/** Writes a text over a file, in the same inode. */
+const overwrite = async (path: string, text: string): Promise<void> => {
+  await truncate(path, 0);
+  await appendFile(path, text);
+};
+
+describe("a job knows a file by the text that it counted", () => {
+  it("when it was empty as the worker took it, and had lines as the worker read it", async () => {
+    const { job: own, path, events, run, counted } = await job();
+    await writeFile(path, "");
+    own.once("file", () => appendFileSync(path, textOf(lines.slice(0, 100))));
+    await run();
+    await run();
+    expect(await counted()).toEqual(once(lines.slice(0, 100)));
+    expect(events).toEqual([]);
+  });
+
+  it("when a copy of it was empty as the worker took it, and filled while the worker read it", async () => {
+    const { job: own, path, run, counted } = await job();
+    await writeFile(path, textOf(lines.slice(0, 100)));
+    await run();
+    await writeFile(`${path}.1`, "");
+    own.once("file", () => writeFileSync(`${path}.1`, textOf(lines.slice(0, 100))));
+    const running = run();
+    own.once("done", () => writeFileSync(path, textOf(lines.slice(100, 200))));
+    await running;
+    await run();
+    expect(await counted()).toEqual(once(lines.slice(0, 200)));
+  });
+
+  it.each([60, 1_500])(
+    "through rotations of a log whose files begin with one header of %d bytes",
+    async (headerBytes) => {
+      const { path, events, run, counted } = await job();
+      const header = `#${"h".repeat(headerBytes - 2)}\n`;
+      for (let period = 0; period < 4; period++) {
+        await writeFile(path, header);
+        await run();
+        await appendFile(path, textOf(lines.slice(10 * period, 10 * period + 10)));
+        await run();
+        for (const name of (await readdir(join(path, ".."))).sort().reverse()) {
+          const [, number = "0"] = /log\.(\d)$/.exec(name) ?? [];
+          await rename(join(path, "..", name), `${path}.${String(Number(number) + 1)}`);
+        }
+        await run();
+      }
+      expect(await counted()).toEqual(new Map([...once(lines.slice(0, 40)), [header.trim(), "4"]]));
+      // A file that has a long header alone may be a copy that is not finished.
+      expect(new Set(events.map((fact) => (fact as { event: string }).event))).toEqual(
+        new Set(headerBytes < 1_024 ? [] : ["copy"]),
+      );
+    },
+  );
+
+  it("and counts all of another text, which begins in the same way and is longer", async () => {
+    const { path, run, counted } = await job();
+    const header = "#".repeat(2_000);
+    await writeFile(path, textOf([header, ...lines.slice(0, 20)]));
+    await run();
+    await overwrite(path, textOf([header, ...lines.slice(20, 60)]));
+    await run();
+    expect(await counted()).toEqual(new Map([...once(lines.slice(0, 60)), [header, "2"]]));
+  });
+
+  it("and counts no line of two texts, when one replaces the other under the reader", async () => {
+    const { path, run, counted } = await job({ flushLines: 1 });
+    const [header, before, after] = ["#".repeat(2_000), lines.slice(0, 4_400), lines.slice(4_400)];
+    await writeFile(path, textOf([header, ...before]));
+    // Longer than the first read, which is committed, and than the one that follows.
+    await copyFile(path, `${path}.1`);
+    let hasWritten = false;
+    await run(() => {
+      if (!hasWritten) writeFileSync(path, textOf([header, ...after]));
+      hasWritten = true;
+    });
+    await run();
+    expect(await counted()).toEqual(new Map([...once([...before, ...after]), [header, "2"]]));
+  });
+});
