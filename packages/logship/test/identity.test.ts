@@ -1,6 +1,7 @@
 import { appendFileSync, writeFileSync } from "node:fs";
 import { appendFile, copyFile, readdir, rename, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { Readable } from "node:stream";
 import { useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -119,4 +120,16 @@ describe("a job knows a file by the text that it counted", () => {
     await run();
     expect(await counted()).toEqual(new Map([...once([...before, ...after]), [header, "2"]]));
   });
+});
+
+it("a shipper takes a file as it is when `add()` opens it, and the next call ships what was written meanwhile", async () => {
+  const path = join(await fixture.directory(), "a.log");
+  await fixture.shipper({ consumers: ["c"], limitBytes: 1_000_000 }).send("first", Readable.from([]));
+  const shipper = fixture.shipper({ limitBytes: 2_000_000 });
+  await writeFile(path, "");
+  // It is open in the channel, and not read yet.
+  shipper.once("mismatch", () => writeFileSync(path, textOf(lines.slice(0, 10))));
+  expect(await shipper.add(path)).toMatchObject({ lines: 0 });
+  expect(await shipper.add(path)).toMatchObject({ lines: 10, wasShipped: false });
+  expect(await shipper.add(path)).toMatchObject({ lines: 10, wasShipped: true });
 });

@@ -90,9 +90,11 @@ export class Shipper extends LogObject<ShipperEvents> {
    */
   async add(path: string, options: ShipOptions = {}): Promise<ShippedFile> {
     const { name = basename(path), id, passThrough, signal } = resolve("options", options, shipRules);
-    const file = await localFile(path, name);
-    const opened = await OpenFile.open(file);
+    const found = await localFile(path, name);
+    const opened = await OpenFile.open(found, true);
     if (!opened) throw Object.assign(new Error(`ENOENT: no such file, ${path}`), { code: "ENOENT" });
+    // What is written from now on belongs to the next call: the identity is that of the text so far.
+    const file = { ...found, ...opened.was };
     try {
       const codec = passThrough ? "member" : this.#resolved.codec;
       return await this.#ship(name, signal, async (linked) =>
