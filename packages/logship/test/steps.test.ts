@@ -1,8 +1,9 @@
+import { EventEmitter, once } from "node:events";
 import { stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { gzipSync } from "node:zlib";
-import { attach, type ClientContext } from "@kit/core/toolkit";
+import { attach, type ClientContext, pause } from "@kit/core/toolkit";
 import { FaultProxy, useRedis } from "@kit/testing";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
@@ -372,4 +373,62 @@ describe("a commit whose reply is lost", () => {
     const { usedBytes, reservedBytes } = (await shipper.status())!;
     expect([usedBytes, reservedBytes]).toEqual([0, 0]);
   });
+});
+
+it("fills space once, though the reply to a reservation is handled after that to a later commit", async () => {
+  const { chunks, channel, leases } = fixture.keys;
+  const [limitBytes, chunkBytes, leaseMs] = [98_304, 2_048, 1_000];
+  const chunk = `${"x".repeat(63)}\n`.repeat(32);
+  const settings = { limitBytes, chunkBytes, leaseMs, codec: "none", maxInFlight: 4 } as const;
+  await fixture.shipper(settings).send("before", Readable.from([chunk.repeat(26)]));
+  const unit = (await fixture.shipper().status())!.usedBytes / 26;
+
+  const client = new Redis({ port: redis.server.nodes[0]!.port });
+  redis.defer(() => client.disconnect());
+  const call = client.call.bind(client) as (...args: unknown[]) => Promise<unknown>;
+  const over: number[] = [];
+  let uncommitted = 0;
+  let late = 0;
+  let reserving: Promise<unknown> = Promise.resolve();
+  const commits = new EventEmitter();
+  const withLateReplies = async (...args: unknown[]): Promise<unknown> => {
+    const texts = args.flat().map(String);
+    if (texts[0] === "SET") {
+      uncommitted++;
+      const reply = await call(...args);
+      const [held, keys] = (await fixture.db
+        .multi()
+        .hmget(channel, "used", "reserved")
+        .keys(fixture.keys.chunk("*"))
+        .exec())!.map(([, found]) => found as string[]);
+      over.push(keys!.length * unit - Number(held![0]) - Number(held![1] ?? 0));
+      return reply;
+    }
+    const isScript = texts[0]!.toLowerCase() === "evalsha";
+    if (isScript && texts[6] === leases) {
+      const sent = call(...args);
+      reserving = sent;
+      if (uncommitted === 0) return await sent;
+      late++;
+      const reply = await sent;
+      await once(commits, "handled");
+      return reply;
+    }
+    if (!isScript || texts[6] !== chunks) return await call(...args);
+    // The reservation that is asked for beside it comes first. Half a lease later the next one is asked for.
+    await pause(0);
+    await reserving;
+    const [reply] = await Promise.all([call(...args), pause(leaseMs / 2)]);
+    uncommitted -= texts.filter((text) => text.startsWith(fixture.keys.chunk(""))).length;
+    setImmediate(() => commits.emit("handled"));
+    return reply;
+  };
+  client.call = withLateReplies as typeof client.call;
+  const shipper = fixture.shipper({ ...settings, client });
+  const full = new AbortController();
+  shipper.on("waiting", () => full.abort());
+  const sending = shipper.send("more", Readable.from([chunk.repeat(20)]), { signal: full.signal });
+  await expect(sending).rejects.toThrow("aborted");
+  expect(late).toBeGreaterThan(0);
+  expect(Math.max(...over)).toBeLessThanOrEqual(0);
 });

@@ -22,6 +22,8 @@ export class Reservation {
   #unit = 0;
   #endsAt = 0;
   #renewedAt = -Infinity;
+  /** How many times the server has set it. */
+  #renewals = 0;
 
   constructor(how: Shipping, commands: UploadCommands, events: SpaceEvents) {
     this.#how = how;
@@ -51,6 +53,7 @@ export class Reservation {
     this.#bytes = bytes;
     this.#endsAt = endsAt;
     this.#renewedAt = sentAt;
+    this.#renewals++;
   }
 
   /** It may have ended: nothing is written before it is made again. */
@@ -66,8 +69,11 @@ export class Reservation {
       if (isFresh && (written > 0 || this.#bytes >= this.#unit) && this.#unit > 0) return;
       const mark = connection.mark("space");
       const sentAt = performance.now();
+      const renewals = this.#renewals;
       const reply = await this.#commands.reserve(file, this.want(file));
       this.#unit = reply.unit;
+      // A commit was answered meanwhile: this reply may be the older one, and still have the bytes of its chunks.
+      if (this.#renewals !== renewals) continue;
       if (reply.state === "reserved") {
         this.renewed(reply, sentAt);
         return;
