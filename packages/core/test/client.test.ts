@@ -1,6 +1,15 @@
 import { Cluster, Redis } from "ioredis";
 import { describe, expect, it } from "vitest";
-import { addressOf, hasEnded, isReady, keyPrefixOf, nodeOfSlot, reachable } from "../src/kernel/connection/client.js";
+import { KitUnavailableError } from "../src/kernel/base/errors.js";
+import {
+  addressOf,
+  duplicateNode,
+  hasEnded,
+  isReady,
+  keyPrefixOf,
+  nodeOfSlot,
+  reachable,
+} from "../src/kernel/connection/client.js";
 
 const single = new Redis({ lazyConnect: true, host: "h", port: 7, password: "canary", keyPrefix: "app:" });
 const node = { host: "10.0.0.1", port: 7001 };
@@ -45,5 +54,13 @@ describe("what core reads of a client", () => {
     const other = { host: "10.0.0.2", port: 7001 };
     expect([byName, byCall, undefined].map((map) => reachable(cluster(map), other))).toEqual([other, other, other]);
     expect(reachable(single, node)).toEqual(node);
+  });
+});
+
+describe("a connection beside a Cluster client that knows no master", () => {
+  it("is refused as an unavailable server, which may be back at the next try", () => {
+    const open = (): unknown => duplicateNode(cluster(), {});
+    expect(open).toThrow(KitUnavailableError);
+    expect(open).toThrow(expect.objectContaining({ address: "the cluster", retryable: true }));
   });
 });

@@ -1,3 +1,5 @@
+import { KitUnavailableError } from "../base/errors.js";
+
 /** An argument of a command. Buffers keep their bytes; numbers must be safe integers. */
 export type RedisArgument = string | number | Buffer;
 
@@ -248,6 +250,8 @@ export const duplicateClient = (client: RedisLike): RedisLike => {
  * A plain connection to one server of the caller's client, with the caller's credentials and TLS settings. On a Cluster: to
  * `address` if given, else to any master. It is not connected yet, and never connected twice: the state that the server kept
  * for it would be gone.
+ *
+ * @throws {KitUnavailableError} the Cluster client knows no master: no node answers.
  */
 export const duplicateNode = (client: RedisLike, overrides: Record<string, unknown>, address?: Address): NodeClient => {
   const settings = {
@@ -268,7 +272,10 @@ export const duplicateNode = (client: RedisLike, overrides: Record<string, unkno
   };
   const masters = isClusterClient(client) ? client.nodes("master") : [client as NodeClient];
   const model = masters[Math.floor(Math.random() * masters.length)];
-  if (!model) throw new Error("no master is known");
+  if (!model) {
+    const what = "No master of the Cluster is known: the connection was not opened";
+    throw new KitUnavailableError(what, addressOf(client));
+  }
   return (model.duplicate as (options: object) => RedisLike)(settings) as NodeClient;
 };
 
