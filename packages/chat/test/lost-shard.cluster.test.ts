@@ -4,7 +4,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Chat, ChatOptions, FetchPage } from "../src/index.js";
 import { Keys, layoutKey } from "../src/keys.js";
-import { drain, fixtureOf, permanentKeys } from "./harness.js";
+import { drain, fixtureOf, permanentKeys, sendMany, seqsOf } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "cluster", permanentKeys });
 const fixture = fixtureOf(redis);
@@ -147,5 +147,38 @@ describe("a lost node that has the number of shards", () => {
       expect([chatsOf(last), last.unavailable]).toEqual([rooms, []]);
     });
     expect(errors).toContain("KIT_RECOVERED");
+  });
+
+  it("makes no reader forget what it has of a chat in part: each message comes once, acknowledged or not", async () => {
+    const loss = await lossOf({ shards: 9 });
+    const { lost, chat, gone } = loss;
+    const name = gone[0]!;
+    await sendMany(chat, "ann", 3, name);
+    const begin = async (member: string): Promise<string> => {
+      const page = await chat.fetch(member, { limit: 2 });
+      expect([seqsOf(page, name), page.more]).toEqual([[1, 2], true]);
+      return page.token;
+    };
+    const tokens = { bob: await begin("bob"), cid: await begin("cid") };
+    // On another device.
+    await chat.ack("cid", { chat: name, seq: 3 });
+    lost.pause();
+    await untilFailed(loss);
+    const meanwhile = async (member: keyof typeof tokens): Promise<string> => {
+      const page = await chat.fetch(member, { token: tokens[member] });
+      expect(page.chats).toEqual([]);
+      expect(page.unavailable.length).toBeGreaterThan(0);
+      return page.token;
+    };
+    const later = { bob: await meanwhile("bob"), cid: await meanwhile("cid") };
+    lost.resume();
+    for (const member of ["bob", "cid"] as const) {
+      const page = await eventually(async () => {
+        const found = await chat.fetch(member, { token: later[member] });
+        expect(found.unavailable).toEqual([]);
+        return found;
+      });
+      expect(seqsOf(page, name), member).toEqual([3]);
+    }
   });
 });
