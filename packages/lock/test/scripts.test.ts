@@ -428,6 +428,19 @@ describe("release", () => {
     });
   });
 
+  it("notifies the next waiter of the end that the first one watched when that leaves", async () => {
+    const [first, second, third] = [await anInbox(), await anInbox(), await anInbox()];
+    await acquire("a", { leaseMs: 60_000 });
+    await queue("b", { inbox: first.channel });
+    await queue("c", { inbox: second.channel });
+    await queue("d", { inbox: third.channel });
+    await db.pexpire(keys.lease, 1_000);
+    await release("c");
+    await release("b");
+    await expect.poll(() => third.messages).toEqual([expect.stringMatching(/^d\thead\t\d{13}$/)]);
+    expect([first.messages, second.messages]).toEqual([[], []]);
+  });
+
   it("says unaccepted when the lease is gone and nobody has held the lock since", async () => {
     const fencingToken = await granted(acquire("a"));
     await lapse(db, keys.lease);

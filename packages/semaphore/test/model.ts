@@ -132,8 +132,12 @@ export class Model {
         .flatMap((tenant) => this.queue(tenant).find((waiter) => !this.isTooHeavy(waiter)) ?? [])
         .filter(({ weight, tenant }) => this.usedBy(tenant) + weight <= this.#mostOf(tenant))
         .toSorted((a, b) => a.priority - b.priority || a.ticket - b.ticket);
-      if (!next || this.used + next.weight > this.permits) return;
-      if (present.includes(next.permitRecord) || !next.isUnreachable) {
+      if (!next) return;
+      const fits = this.used + next.weight <= this.permits;
+      const isHeard = present.includes(next.permitRecord) || !next.isUnreachable;
+      // A waiter that does not fit blocks, unless it may be dead and permits are free.
+      if (!fits && (isHeard || this.used >= this.permits)) return;
+      if (isHeard) {
         this.die(next.permitRecord);
         this.held.set(next.permitRecord, { weight: next.weight, tenant: next.tenant, isOver: false });
       } else next.isSuspended = true;

@@ -463,6 +463,26 @@ describe("release", () => {
     expect([await held(), await waiting()]).toEqual([["a|1||A", "light|1||LIGHT"], []]);
   });
 
+  it("lets others pass a heavy waiter that may be dead while permits are free, and keeps its place", async () => {
+    await acquire("a", { permits: 5, weight: 3 });
+    await queue("heavy", { weight: 5, inbox: `${redis.prefix}:inbox:nobody` });
+    expect(await acquire("light")).toMatchObject({ state: "granted" });
+    expect([await held(), await waiting()]).toEqual([["a|3||A", "light|1||LIGHT"], ["heavy"]]);
+    // A waiter that polls has no inbox, and blocks.
+    await queue("polls", { weight: 5 });
+    expect(await acquire("late")).toMatchObject({ state: "held" });
+  });
+
+  it("notifies the next waiter when to look when the first one leaves", async () => {
+    const [first, second] = [await anInbox(), await anInbox()];
+    await acquire("a", { permits: 1, leaseMs: 60_000 });
+    await queue("b", { inbox: first.channel });
+    await queue("c", { inbox: second.channel });
+    await db.zadd(keys.permits, "XX", (await serverMs()) + 1_000, "a|1||A");
+    await release("b");
+    await expect.poll(() => second.messages).toEqual([expect.stringMatching(/^c\thead\t\d{13}$/)]);
+  });
+
   it("serves each tenant in order, within both limits", async () => {
     const { channel } = await anInbox();
     const group = { permits: 3, perTenant: 2, inbox: channel };

@@ -1,7 +1,7 @@
 -- grant.lua - grants a free lock to the first living waiter.
 --
 -- Needs readClock, fenceMs, nextFence
--- Defines watchedEnd, ownerToken, grantNext, reserve
+-- Defines watchedEnd, ownerToken, grantNext, notifyNext, reserve
 --
 -- All inputs are parameters.
 -- Usually the search ends within the first two.
@@ -108,19 +108,23 @@ local function grantNext(lease, fence, queue, waiters, notifier, from, present)
   return winner
 end
 
--- Leaves the lock taken for `kept.ms` more under the label `kept.holder`, with no token that could renew or release it, and stores
--- `kept.fence` for `kept.keptFor`. The first living waiter that can be notified looks again at that end, if it would look later.
-local function reserve(lease, fence, queue, waiters, notifier, kept, now)
-  local leaseEnd = string.format('%.0f', now + kept.ms)
+-- The first living waiter that can be notified, other than `leaving`, looks again at `ending`, if it would look later.
+local function notifyNext(queue, waiters, notifier, ending, now, leaving)
   local candidates = redis.call('ZRANGE', queue, 0, pageSize - 1)
   local records = #candidates > 0 and redis.call('HMGET', waiters, unpack(candidates)) or {}
   for i, head in ipairs(candidates) do
     local aliveUntil, watched, inbox = string.match(records[i] or '', '^(%d+) (%d+) %d+ (%S+) ')
-    if aliveUntil and tonumber(aliveUntil) > now then
-      local looks = tonumber(watched) <= now + kept.ms or inbox == '+'
-      if looks or notifier.notify(inbox, head .. '\thead\t' .. leaseEnd) then break end
+    if head ~= leaving and aliveUntil and tonumber(aliveUntil) > now then
+      local looks = tonumber(watched) <= ending or inbox == '+'
+      if looks or notifier.notify(inbox, head .. '\thead\t' .. string.format('%.0f', ending)) then break end
     end
   end
+end
+
+-- Leaves the lock taken for `kept.ms` more under the label `kept.holder`, with no token that could renew or release it, and stores
+-- `kept.fence` for `kept.keptFor`. The first living waiter that can be notified looks again at that end, if it would look later.
+local function reserve(lease, fence, queue, waiters, notifier, kept, now)
+  notifyNext(queue, waiters, notifier, now + kept.ms, now, nil)
   -- At maxmemory the writes after a write that needs no memory are allowed.
   redis.call('PEXPIRE', lease, kept.ms)
   redis.call('SET', lease, '|' .. kept.holder, 'PX', kept.ms)

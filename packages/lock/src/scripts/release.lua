@@ -68,9 +68,18 @@ end
 local last, from = string.match(stored or '', '^%d+:(%d+):?(.*)$')
 if op ~= '' and from == op then return 1 end
 if isForced then return 0 end
-if redis.call('ZSCORE', queue, token) then
+local rank = redis.call('ZRANK', queue, token)
+if rank then
+  local notifier = newNotifier(shared)
+  local msLeft = rank == 0 and redis.call('PTTL', lease) or -1
+  -- The first waiter watches the holder's lease: the one after it does so from now on.
+  if msLeft ~= -1 then
+    local now = readClock()
+    notifyNext(queue, waiters, notifier, now + math.max(msLeft, 0), now, token)
+  end
   redis.call('HDEL', waiters, token)
   redis.call('ZREM', queue, token)
+  notifier.flush()
   return 2
 end
 if not found and last == fencingToken then return 3 end

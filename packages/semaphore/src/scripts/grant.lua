@@ -350,6 +350,7 @@ local function openSemaphore(keys, call)
     if not waiter then return false end
     leaveQueue(waiter)
     reevaluate(waiter.tenant)
+    watch(firstOf(waiter.tenant))
     return true
   end
   -- Drops some of the dead waiters in the queue. Returns whether there were any.
@@ -414,6 +415,13 @@ local function openSemaphore(keys, call)
     firsts = {}
     return not isHigher
   end
+  -- Whether a waiter that does not fit keeps those after it waiting. A waiter whose inbox has no subscriber does not, while permits
+  -- are free: it may be dead. One that polls has no inbox, and counts as alive until it misses its heartbeats.
+  local function mayBlock(waiter)
+    local inbox = waiter.inbox
+    if self.used >= limit or call.present[waiter.permitRecord] or inbox == '+' or inbox == '-' then return true end
+    return notifier.listens(inbox)
+  end
   -- Grants, in order, while the next fits. Returns whether there may be more to grant than one call does.
   --
   -- `hasShrunk`: the caller has made a write that shrinks, after which all others are allowed at maxmemory. If not, a write of
@@ -434,7 +442,7 @@ local function openSemaphore(keys, call)
         isOver = true
       elseif not waiter or tonumber(waiter.score) ~= tonumber(score) or not hasRoom(waiter.weight, tenant) then
         reevaluate(tenant)
-      elseif self.used + waiter.weight > limit then
+      elseif self.used + waiter.weight > limit and mayBlock(waiter) then
         -- It waits for the next end now, if it did not before.
         watch(waiter)
         isOver = true
@@ -442,7 +450,8 @@ local function openSemaphore(keys, call)
         local ms = tonumber(waiter.grantMs)
         local isPresent = call.present[waiter.permitRecord]
         if type(isPresent) == 'number' then ms = isPresent end
-        if isPresent or waiter.inbox == '+' or notifier.listens(waiter.inbox) then
+        local fits = self.used + waiter.weight <= limit
+        if fits and (isPresent or waiter.inbox == '+' or notifier.listens(waiter.inbox)) then
           leaveQueue(waiter)
           take(waiter, ms)
           if not isPresent then
