@@ -68,7 +68,11 @@ export class SemaphoreCommands implements LeaseKind<ResolvedPermit, scripts.Usag
     const terms = { leaseMs, notAfter, permits, perTenant, shared, priority, grantMs, aliveMs, maxWaiters, inbox };
     const args = { permitRecord: permitRecordOf(request), terms };
     const options = { deadlineMs, op: token, isWanted, signal };
-    const reply = await scripts.acquire.run(this.#context, this.#keys, args, options);
+    const run = (): ReturnType<typeof scripts.acquire.run> =>
+      scripts.acquire.run(this.#context, this.#keys, args, options);
+    let reply = await run();
+    // Each call drops a bounded number of ended permits. Only a reply without any left means full.
+    while (reply.state === "unsettled") reply = await run();
     if (reply.state === "too-heavy") {
       this.#onLimits(reply);
       const most = Math.min(reply.permits, reply.permitsPerTenant ?? Infinity);

@@ -24,8 +24,6 @@ export class Model {
   readonly held: Map<string, Held> = new Map();
   waiters: Waiter[] = [];
   #tickets = 0;
-  /** All permits have lapsed unseen, and what was counted of them is left. */
-  #isLost = false;
 
   constructor(permits: number, perTenant: number) {
     this.permits = permits;
@@ -46,13 +44,12 @@ export class Model {
     { isTry, maxWaiters, areDeadGone }: { isTry: boolean; maxWaiters: number; areDeadGone: boolean },
   ): string {
     const { permitRecord, weight, tenant } = asked;
-    const isRecounted = this.#isLost;
-    this.#isLost = false;
+    const isRegained = this.held.size === 0;
     if (this.isTooHeavy(asked)) {
-      if (isRecounted) this.#grant([]);
+      if (isRegained) this.#grant([]);
       return "too-heavy";
     }
-    if (this.#expirePermits() || areDeadGone || isRecounted) this.#grant([permitRecord]);
+    if (this.#expirePermits() || areDeadGone || isRegained) this.#grant([permitRecord]);
     if (this.held.has(permitRecord)) return "granted";
     const known = this.waiters.find((waiter) => waiter.permitRecord === permitRecord);
     const isRefused = (most: number): boolean => !known && (isTry || this.waiters.length > most);
@@ -70,7 +67,6 @@ export class Model {
   }
 
   lapse(): void {
-    this.#isLost ||= [...this.held.values()].some(({ weight, tenant }) => weight > 1 || tenant !== "");
     this.held.clear();
   }
 
@@ -78,7 +74,7 @@ export class Model {
     const held = this.held.get(permitRecord);
     if (held) this.held.delete(permitRecord);
     else if (!this.die(permitRecord)) {
-      if (this.#isLost) this.#grant([]);
+      if (this.held.size === 0) this.#grant([]);
       return "not-held";
     }
     this.#expirePermits();
@@ -126,7 +122,6 @@ export class Model {
   }
 
   #grant(present: readonly string[]): void {
-    this.#isLost = false;
     for (;;) {
       const [next] = [...new Set(this.waiters.map(({ tenant }) => tenant))]
         .flatMap((tenant) => this.queue(tenant).find((waiter) => !this.isTooHeavy(waiter)) ?? [])

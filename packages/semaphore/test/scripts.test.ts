@@ -95,13 +95,15 @@ const look = (first = 10, tenant = ""): Promise<scripts.InspectReply> =>
 const state = (): Promise<Record<keyof SemaphoreKeys, KeyState>> => stateOf(db, keys);
 const unchanged = <T>(action: () => Promise<T>): Promise<T> => helpers.unchanged(db, keys, action);
 const anInbox = (): ReturnType<typeof helpers.anInbox> => helpers.anInbox(redis);
-const held = async (): Promise<string[]> => (await db.zrange(keys.permits, "0", "-1")).toSorted();
+const held = async (): Promise<string[]> => (await db.zrangebyscore(keys.permits, "(0", "+inf")).toSorted();
 /** Tokens of all who stand in the queue, first those of the tenant that sorts first. */
 const waiting = async (): Promise<string[]> =>
   (await db.zrange(keys.queue, "0", "-1")).map((row) => /^(?:\||\S* )\d+ ([^|]*)\|/.exec(row)?.[1] ?? row);
 const usage = async (): Promise<Record<string, string>> => {
-  const { layout: _, permits: __, perTenant: ___, ...counted } = await db.hgetall(keys.meta);
-  return counted;
+  const rows = await db.zrangebyscore(keys.permits, "-inf", "(0", "WITHSCORES");
+  return Object.fromEntries(
+    rows.flatMap((name, at) => (at % 2 === 0 ? [[name, String(-Number(rows[at + 1]))] as const] : [])),
+  );
 };
 const aMeta = (value: Record<string, string>): unknown => ({ type: "hash", value, ttl: about(weekMs) });
 const scoreOf = (ticket: number, priority = 0): string =>
@@ -183,13 +185,16 @@ describe("acquire", () => {
     expect(await db.hget(keys.meta, "permits")).toBe("2");
   });
 
-  it("counts what is heavier than one, and per tenant, beside the permits", async () => {
+  it("counts what is heavier than one, and per tenant, with the permits", async () => {
     await acquire("a", { permits: 10, perTenant: 5, weight: 3, tenant: "x" });
     await acquire("b", { permits: 10, perTenant: 5, weight: 2, tenant: "x" });
     await acquire("c", { permits: 10, perTenant: 5, tenant: "y" });
-    expect((await state()).meta).toEqual(
-      aMeta({ layout: "1", permits: "10", perTenant: "5", extra: "3", "u:x": "5", "u:y": "1" }),
-    );
+    expect((await state()).meta).toEqual(aMeta({ layout: "1", permits: "10", perTenant: "5" }));
+    expect(await usage()).toEqual({ "#": "3", "#x": "5", "#y": "1" });
+    for (const [token, weight] of Object.entries({ a: 3, b: 2 })) await release(token, { weight, tenant: "x" });
+    expect(await usage()).toEqual({ "#y": "1" });
+    await release("c", { tenant: "y" });
+    expect(await db.exists(keys.permits)).toBe(0);
   });
 
   it.each([
@@ -369,13 +374,24 @@ describe("acquire", () => {
     expect(await db.hkeys(keys.waiters)).toEqual(["#", "heavy|2||HEAVY"]);
   });
 
-  it("drops permits that ran out by the thousand, in one call", async () => {
+  it("drops a bounded number of ended permits in one call, and asks to call again before it replies full", async () => {
     await acquire("a", { permits: 3_000 });
-    const over = Array.from({ length: 2_500 }, (_, index) => `${String(index)}|1||old`);
+    const over = Array.from({ length: 450 }, (_, index) => `${String(index)}|1||old`);
     await db.zadd(keys.permits, ...over.flatMap((permitRecord) => [1, permitRecord]));
     await resize(2);
+    expect(await held()).toHaveLength(251);
+    expect(await acquire("b")).toEqual({ state: "unsettled" });
     expect(await acquire("b")).toMatchObject({ state: "granted" });
+    expect(await acquire("c")).toMatchObject({ state: "held", used: 2 });
     expect(await held()).toEqual(["a|1||A", "b|1||B"]);
+  });
+
+  it("drops ended permits now and then also where there is room", async () => {
+    const tenant = "x";
+    for (let index = 0; index < 16; index++) await acquire(`old${String(index)}`, { permits: 99, weight: 2, tenant });
+    for (let index = 0; index < 16; index++) await expire(`old${String(index)}`, { weight: 2, tenant });
+    await acquire("a", { permits: 99, weight: 2, tenant });
+    expect([await held(), await usage()]).toEqual([["a|2|x|A"], { "#": "1", "#x": "2" }]);
   });
 
   it("refuses a newer layout, and changes nothing", async () => {
@@ -404,7 +420,7 @@ describe("release", () => {
     expect(await release("a", { weight: 5 })).toBe("released");
     expect(await held()).toEqual(["b|2||B", "c|1||C"]);
     expect(await waiting()).toEqual(["d", "e"]);
-    expect(await usage()).toEqual({ extra: "1" });
+    expect(await usage()).toEqual({ "#": "1" });
     const ending = await db.zscore(keys.permits, "b|2||B");
     await expect
       .poll(() => messages)
@@ -496,7 +512,7 @@ describe("release", () => {
     expect((await held()).map((permitRecord) => permitRecord.slice(0, 2))).toEqual(["x1", "y2"]);
     await release("x1", { tenant: "x", weight: 2, holder: "X1" });
     expect((await held()).map((permitRecord) => permitRecord.slice(0, 2))).toEqual(["x2", "x3", "y2"]);
-    expect(await usage()).toEqual({ "u:x": "2", "u:y": "1" });
+    expect(await usage()).toEqual({ "#x": "2", "#y": "1" });
     expect(await waiting()).toEqual(["z1"]);
   });
 
@@ -787,7 +803,7 @@ describe("resize", () => {
     expect(await waiting()).toEqual(["x2", "x3", "y2"]);
     await resize(9, 2);
     expect(await waiting()).toEqual(["x3"]);
-    expect(await usage()).toEqual({ "u:x": "2", "u:y": "2" });
+    expect(await usage()).toEqual({ "#x": "2", "#y": "2" });
   });
 
   it("changes one limit alone, and begins with those of its caller", async () => {
@@ -806,7 +822,7 @@ describe("resize", () => {
     expect(await waiting()).toEqual(["x2", "x3"]);
     await resize("", "-");
     expect((await look()).limits).toEqual({ permits: 4, permitsPerTenant: undefined });
-    expect([await waiting(), await usage()]).toEqual([[], { "u:x": "3", "u:y": "1" }]);
+    expect([await waiting(), await usage()]).toEqual([[], { "#x": "3", "#y": "1" }]);
     // The counts of that time hold when it is a group again.
     await resize(9, 3);
     expect(await acquire("x4", { ...group, tenant: "x", inbox: "" })).toMatchObject({ state: "held" });
@@ -1153,7 +1169,7 @@ describe("a server that has evicted one key", () => {
       permitRecords: [permitRecordOf("x3", { tenant: "x" }), permitRecordOf("z1", { tenant: "z" })],
     });
 
-  it("finds out that no permit is held where it lost the permits, and counts anew", async () => {
+  it("finds out that no permit is held where it lost the permits, and serves the waiters", async () => {
     const { channel } = await anInbox();
     await begin(channel);
     await db.del(keys.permits);
@@ -1161,19 +1177,18 @@ describe("a server that has evicted one key", () => {
       { msLeft: 2_000, fencingToken: "" },
       { msLeft: 2_000, fencingToken: "" },
     ]);
-    expect([await tokens(), await usage(), (await look()).used]).toEqual([["x3", "z1"], { "u:x": "1", "u:z": "1" }, 2]);
+    expect([await tokens(), await usage(), (await look()).used]).toEqual([["x3", "z1"], { "#x": "1", "#z": "1" }, 2]);
     expect(await release("x1", { tenant: "x", weight: 2, holder: "X1" })).toBe("not-held");
     expect((await look()).used).toBe(2);
   });
 
-  it("counts the permits where it lost limits and counts, and takes the limits of whoever asks", async () => {
+  it("keeps the counts where it lost the limits, and takes the limits of whoever asks", async () => {
     const { channel } = await anInbox();
     await begin(channel);
     await db.del(keys.meta);
     expect(await acquire("y3", { ...group, tenant: "y" })).toMatchObject({ state: "held", used: 6 });
-    expect((await state()).meta).toEqual(
-      aMeta({ layout: "1", permits: "6", perTenant: "4", extra: "2", "u:x": "4", "u:y": "2" }),
-    );
+    expect((await state()).meta).toEqual(aMeta({ layout: "1", permits: "6", perTenant: "4" }));
+    expect(await usage()).toEqual({ "#": "2", "#x": "4", "#y": "2" });
     await release("y1", { tenant: "y", holder: "Y1" });
     expect(await tokens()).toEqual(["x1", "x2", "y2", "z1"]);
   });
@@ -1188,41 +1203,6 @@ describe("a server that has evicted one key", () => {
     expect((await look()).used).toBe(6);
   });
 
-  it("counts anew where the count of a tenant is no number, whoever comes first", async () => {
-    const sound = { extra: "2", "u:x": "4", "u:y": "2" };
-    const { channel } = await anInbox();
-    const first: Record<string, () => Promise<unknown>> = {
-      acquire: () => acquire("x4", { ...group, tenant: "x" }),
-      queue: () => queue("x3", { ...group, tenant: "x", inbox: channel }),
-      heartbeat: () => beatAll(channel),
-      resize: () => resize(6, 4),
-    };
-    await begin(channel);
-    for (const [what, act] of Object.entries(first)) {
-      await db.hset(keys.meta, "u:x", "junk");
-      await act();
-      // Not all of them need that count.
-      expect([what, { ...(await usage()), "u:x": sound["u:x"] }]).toEqual([what, sound]);
-      expect((await look()).used).toBe(6);
-    }
-    await db.hset(keys.meta, "u:x", "junk");
-    await release("x1", { tenant: "x", weight: 2, holder: "X1" });
-    expect([await tokens(), await usage()]).toEqual([
-      ["x2", "x3", "y1", "y2", "z1"],
-      { extra: "1", "u:x": "3", "u:y": "2", "u:z": "1" },
-    ]);
-  });
-
-  it("counts anew where the count of a tenant is no number and nobody waits", async () => {
-    await acquire("x1", { ...group, tenant: "x", weight: 2 });
-    await db.hset(keys.meta, "u:x", "junk");
-    expect(await acquire("x2", { ...group, tenant: "x", weight: 2 })).toMatchObject({ state: "granted" });
-    expect([await usage(), (await look()).used]).toEqual([{ extra: "2", "u:x": "4" }, 4]);
-    await db.hset(keys.meta, "u:x", "junk");
-    expect(await release("x1", { tenant: "x", weight: 2, holder: "X1" })).toBe("released");
-    expect([await usage(), (await look()).used]).toEqual([{ extra: "1", "u:x": "2" }, 2]);
-  });
-
   it.each(["queue", "ready", "waiters"] as const)("serves all who wait, in order, where it lost %s", async (part) => {
     const { channel } = await anInbox();
     await begin(channel);
@@ -1235,8 +1215,18 @@ describe("a server that has evicted one key", () => {
     expect(await tokens()).toEqual(["x1", "x2", "y2", "z1"]);
     await release("x1", { tenant: "x", weight: 2, holder: "X1" });
     expect(await tokens()).toEqual(["x2", "x3", "y2", "z1"]);
-    expect([await waiting(), await usage()]).toEqual([[], { extra: "1", "u:x": "3", "u:y": "1", "u:z": "1" }]);
+    expect([await waiting(), await usage()]).toEqual([[], { "#": "1", "#x": "3", "#y": "1", "#z": "1" }]);
   });
+});
+
+it("costs a heartbeat about one command a waiter", async () => {
+  await acquire("a", { permits: 1 });
+  const waiters = Array.from({ length: 200 }, (_, index) => `w${String(index)}`);
+  for (const token of waiters) await queue(token, { permits: 1, maxWaiters: 1_000 });
+  await db.config("RESETSTAT");
+  expect((await heartbeat(...waiters)).states).toEqual(waiters.map((_, index) => index));
+  const stats = [...(await db.info("commandstats")).matchAll(/cmdstat_[\w|]+:calls=(\d+)/g)];
+  expect(stats.reduce((sum, [, calls]) => sum + Number(calls), 0)).toBeLessThan(240);
 });
 
 describe("what somebody wrote by hand", () => {
@@ -1253,8 +1243,6 @@ describe("what somebody wrote by hand", () => {
     ["permits", ""],
     ["perTenant", "inf"],
     ["perTenant", "-5"],
-    ["extra", "-5"],
-    ["extra", "-inf"],
   ])(
     "is damage where %s is %j: nobody gets in until its key is deleted, and nobody beyond the limits then",
     async (field, text) => {
@@ -1274,24 +1262,6 @@ describe("what somebody wrote by hand", () => {
       await acquire("c", { ...group, tenant: "y", weight: 2 });
       await acquire("d", { ...group, tenant: "z" });
       expect(await held()).toEqual(["a|2|x|A", "b|2|x|B", "c|2|y|C"]);
-    },
-  );
-
-  it.each(["-5", "junk"])(
-    "is counted anew where it is the count of a tenant, %j, and lets nobody in beyond the limits",
-    async (text) => {
-      for (const token of ["a", "b"]) await acquire(token, { ...group, tenant: "x" });
-      for (const token of ["c", "d", "e", "f"]) await acquire(token, { ...group, tenant: token });
-      await db.hset(keys.meta, "u:x", text);
-      for (const [token, tenant] of [
-        ["g", "x"],
-        ["h", "y"],
-      ] as const)
-        expect(await acquire(token, { ...group, tenant })).toMatchObject({ state: "held" });
-      await release("f", { tenant: "f" });
-      await db.hset(keys.meta, "u:x", text);
-      expect(await acquire("i", { ...group, tenant: "x" })).toMatchObject({ state: "held" });
-      expect((await held()).length).toBe(5);
     },
   );
 });

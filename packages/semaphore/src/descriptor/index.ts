@@ -19,7 +19,9 @@ export const descriptor: PackageDescriptor = {
       ["PTTL", key],
       ["ZADD", key, "XX", 0, "m"],
       ["ZCARD", key],
+      ["ZCOUNT", key, "-inf", "+inf"],
       ["ZLEXCOUNT", key, "-", "+"],
+      ["ZMSCORE", key, "m"],
       ["ZRANGE", key, 0, 0],
       ["ZRANGEBYLEX", key, "-", "+"],
       ["ZRANGEBYSCORE", key, 0, 0],
@@ -29,6 +31,7 @@ export const descriptor: PackageDescriptor = {
     asked: (key) => [
       ["HINCRBY", key, "f", 0],
       ["HSET", key, "f", ""],
+      ["ZINCRBY", key, 0, "m"],
     ],
   },
   inspectors: [semaphoreInspector],

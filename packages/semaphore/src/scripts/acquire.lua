@@ -1,7 +1,7 @@
 -- acquire.lua - takes a permit if there is room and nobody waits for it; else queues, on request.
 --
--- KEYS[1]  permits  zset     permit record to the instant at which its permit ends, in epoch milliseconds
--- KEYS[2]  meta     hash     layout, limits, and what is counted
+-- KEYS[1]  permits  zset     permit record to the instant at which its permit ends, in epoch milliseconds; counts below 0
+-- KEYS[2]  meta     hash     layout and limits
 -- KEYS[3]  queue    zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
 -- KEYS[4]  ready    zset     tenant to the score of its first waiter, where that has room in its tenant
 -- KEYS[5]  waiters  hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
@@ -21,6 +21,7 @@
 --           {3, now, msLeft, permits, perTenant, used}        full, and too many wait
 --           {4, now}                                          too late: notAfter has passed
 --           {5, now, 0, permits, perTenant}                   heavier than the limits ever allow
+--           {6, now, 0, permits, perTenant}                   full so far, but ended permits are left to drop: call again
 --           error KIT_LAYOUT                                  written by a newer version, or damaged; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
@@ -37,24 +38,26 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
 
 -- The common case: there is room and no waiter. The seven days are the metaMs of grant.lua.
-local layout, limit, perTenant, extra, used =
-  unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'u:' .. tenant))
+local layout, limit, perTenant = unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant'))
 -- A value that is not a number was written by hand, and is refused below.
 local function digits(text) return #text < 16 and string.match(text, '^%d+$') and tonumber(text) end
-local most, beyond, own = digits(limit or ''), digits(extra or '0'), digits(used or '0')
-local mostPerTenant = digits(perTenant or '0')
-if layout == '1' and most and mostPerTenant and beyond and own and redis.call('EXISTS', queue) == 0 then
-  local held = redis.call('ZCARD', permits)
-  if
-    (held > 0 or not (extra or perTenant or tenant ~= ''))
-    and held + beyond + weight <= most
-    and (not perTenant or tenant == '' or own + weight <= mostPerTenant)
-  then
-    local ending = string.format('%.0f', now + leaseMs)
-    if redis.call('ZADD', permits, ending, permitRecord) == 1 then
-      if weight ~= '1' then redis.call('HINCRBY', meta, 'extra', weight - 1) end
-      if tenant ~= '' then redis.call('HINCRBY', meta, 'u:' .. tenant, weight) end
+local most, mostPerTenant = digits(limit or ''), digits(perTenant or '0')
+if layout == '1' and most and mostPerTenant and redis.call('EXISTS', queue) == 0 then
+  local held = redis.call('ZCOUNT', permits, '(0', '+inf')
+  local beyond, own, known = unpack(redis.call('ZMSCORE', permits, '#', '#' .. tenant, permitRecord))
+  beyond, own = -(beyond or 0), -(own or 0)
+  local isRoomy = held + beyond + weight <= most and (not perTenant or tenant == '' or own + weight <= mostPerTenant)
+  -- Every sixteenth permit looks for ended ones, which are dropped below.
+  local isSweeping = held > 0 and held % 16 == 0 and #redis.call('ZRANGEBYSCORE', permits, '(0', now, 'LIMIT', 0, 1) > 0
+  if isRoomy and not isSweeping then
+    local rows = { string.format('%.0f', now + leaseMs), permitRecord }
+    local function count(name, sum)
+      rows[#rows + 1] = string.format('%.0f', -sum)
+      rows[#rows + 1] = name
     end
+    if not known and weight ~= '1' then count('#', beyond + weight - 1) end
+    if not known and tenant ~= '' then count('#' .. tenant, own + weight) end
+    redis.call('ZADD', permits, unpack(rows))
     if held == 0 or redis.call('PTTL', permits) < leaseMs + 1000 then redis.call('PEXPIRE', permits, 2 * leaseMs + 1000) end
     redis.call('PEXPIRE', meta, 604800000)
     if limit == first and (perTenant or '') == firstPerTenant then return now end
@@ -81,14 +84,14 @@ local function reply(code, msLeft, ...)
 end
 
 if semaphore.isTooHeavy(tonumber(weight), tenant) then
-  if semaphore.isRecounted then semaphore.grant() end
+  if semaphore.isRegained then semaphore.grant() end
   return reply(5, 0)
 end
 semaphore.purgeSuspended()
 local hasPurged = inbox ~= '' and semaphore.waiting >= tonumber(maxWaiters) and semaphore.purgeDead()
 local hasShrunk = semaphore.expirePermits() or hasPurged
 -- Waiters are served before this call.
-if hasShrunk or semaphore.isRecounted then semaphore.grant(hasShrunk) end
+if hasShrunk or semaphore.isRegained then semaphore.grant(hasShrunk) end
 local ending = semaphore.endOf(permitRecord)
 if ending then return reply(1, ending - now) end
 local known = semaphore.waiterOf(permitRecord)
@@ -96,6 +99,7 @@ local mayFit = semaphore.fits(permitRecord)
 ending = mayFit and not known and semaphore.takeAlone(permitRecord, tonumber(leaseMs), hasShrunk)
 if ending then return reply(1, ending - now) end
 if not mayFit and not known then
+  if semaphore.hasEnded() then return reply(6, 0) end
   if inbox == '' then return reply(0, semaphore.msLeft(), semaphore.used) end
   if semaphore.waiting >= tonumber(maxWaiters) then return reply(3, semaphore.msLeft(), semaphore.used) end
 end

@@ -7,7 +7,7 @@
 local layoutError = 'KIT_LAYOUT the semaphore was written by a newer version, or is damaged'
 local metaMs = 604800000
 local pageSize = 100
-local mostExpired = 5000
+local mostExpired = 200
 local mostTurns = 1000
 local mostUnreachable = 200
 local mostEvaluated = 500
@@ -16,6 +16,10 @@ local evaluatingMs = 1000
 local never = 9999999999999
 -- No row has this name, and no row that is searched for sorts after it.
 local pin = '~'
+-- The rows of `permits` that count have negative scores: `#` the weights beyond 1, and `#tenant` what that tenant has in use.
+-- So the counts expire with the permits, and cannot be lost without them.
+local countRow = '#'
+local firstEnd = '(0'
 
 -- Counts and limits have at most fifteen digits. Any other value was written by hand, and gives nil.
 local function numberIn(text) return #text < 16 and string.match(text, '^%d+$') and tonumber(text) or nil end
@@ -26,7 +30,7 @@ local function permitRecordParts(permitRecord)
   return token or permitRecord, tonumber(weight or 1), tenant or ''
 end
 
--- The state of one semaphore for this call; nil for an unknown layout, and for limits or a count that are not numbers. `call`
+-- The state of one semaphore for this call; nil for an unknown layout, and for limits that are not numbers. `call`
 -- has
 --
 -- now, shared        the server's milliseconds; whether subscribers may sit on another node
@@ -34,8 +38,7 @@ end
 --                    true for that of its record
 -- limit, perTenant   what its limits shall be where it has none yet; no limit leaves it without, and nothing is granted
 --
--- Everything is read before the first write, so that a key of another type leaves no half change behind. Counts are computed
--- anew where the server has lost (evicted) one key and kept another.
+-- Everything is read before the first write, so that a key of another type leaves no half change behind.
 --
 -- The waiters of a tenant are in the queue in order of their scores; `ready` has the tenants whose first waiter has room there.
 -- So the least score in `ready` is the next, and a full tenant delays no other. A waiter that cannot be notified, and whose
@@ -45,13 +48,13 @@ end
 local function openSemaphore(keys, call)
   local permits, meta, queue, ready, waiters = unpack(keys)
   local now = call.now
-  local layout, limit, perTenant, extra, evaluatingUntil, changedAt =
-    unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'evaluating', 'changedAt'))
+  local layout, limit, perTenant, evaluatingUntil, changedAt =
+    unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'evaluating', 'changedAt'))
   if layout and layout ~= '1' then return nil end
-  local beyond = numberIn(extra or '0')
-  if not beyond or (limit and not numberIn(limit)) or (perTenant and not numberIn(perTenant)) then return nil end
-  local held = redis.call('ZCARD', permits)
+  if (limit and not numberIn(limit)) or (perTenant and not numberIn(perTenant)) then return nil end
+  local held = redis.call('ZCOUNT', permits, firstEnd, '+inf')
   local isQueueNew = redis.call('ZCARD', queue) == 0
+  local isUnqueued = isQueueNew
   local isReadyNew = redis.call('ZCARD', ready) == 0
   local records = redis.call('HLEN', waiters)
   local isAlone = isQueueNew and records <= 1
@@ -95,72 +98,38 @@ local function openSemaphore(keys, call)
   -- How many wait; the hash also has the last ticket.
   self.waiting = math.max(0, records - 1)
 
-  local function recount()
-    local permitRecords = redis.call('ZRANGEBYSCORE', permits, '-inf', '(+inf')
-    local used, sum = {}, 0
-    for _, permitRecord in ipairs(permitRecords) do
-      local _, weight, tenant = permitRecordParts(permitRecord)
-      sum = sum + weight
-      if tenant ~= '' then used[tenant] = (used[tenant] or 0) + weight end
-    end
-    for _, field in ipairs(redis.call('HKEYS', meta)) do
-      if string.sub(field, 1, 2) == 'u:' then redis.call('HDEL', meta, field) end
-    end
-    redis.call('HDEL', meta, 'extra')
-    if sum > #permitRecords then redis.call('HSET', meta, 'extra', sum - #permitRecords) end
-    for tenant, weight in pairs(used) do
-      redis.call('HSET', meta, 'u:' .. tenant, weight)
-    end
-    self.used = sum
-  end
-  local isMetaLost = not layout and held > 0
-  local isCountLeft = held == 0 and redis.call('HLEN', meta) > 2 + (perTenant and 1 or 0) + (changedAt and 1 or 0)
-  -- Whether there may be room without a notified waiter: the call that finds it grants, since the next one will not.
-  self.isRecounted = limit and (isMetaLost or isCountLeft)
-  if self.isRecounted then
-    recount()
-  else
-    self.used = held + beyond
-  end
+  self.used = held - (redis.call('ZSCORE', permits, countRow) or 0)
+  -- Whether there may be room without a notified waiter: the limits were lost, or all permits ended with their key. The call
+  -- that finds it grants, since the next one will not.
+  self.isRegained = limit and ((not layout and held > 0) or (held == 0 and not isUnqueued))
 
-  -- Returns whether it was a number.
-  local function add(field, change)
-    if change == 0 then return true end
-    local sum = redis.pcall('HINCRBY', meta, field, change)
-    if type(sum) == 'number' and sum <= 0 then redis.call('HDEL', meta, field) end
-    return type(sum) == 'number'
+  local function add(name, change)
+    if change ~= 0 and tonumber(redis.call('ZINCRBY', permits, -change, name)) >= 0 then redis.call('ZREM', permits, name) end
   end
-  -- Counts a permit in or out that was written or dropped already. Returns whether that was enough; if not, all were counted
-  -- anew.
+  -- Counts a permit in or out that was written or dropped already.
   local function count(sign, weight, tenant)
     self.used = self.used + sign * weight
-    if add('extra', sign * (weight - 1)) and (tenant == '' or add('u:' .. tenant, sign * weight)) then return true end
-    recount()
-    return false
+    add(countRow, sign * (weight - 1))
+    if tenant ~= '' then add(countRow .. tenant, sign * weight) end
   end
   local function hasRoom(weight, tenant)
     -- A permit without a tenant counts against the common limit alone.
     if not perTenant or tenant == '' then return true end
-    local used = redis.call('HGET', meta, 'u:' .. tenant) or '0'
-    if not numberIn(used) then
-      recount()
-      used = redis.call('HGET', meta, 'u:' .. tenant) or '0'
-    end
-    return used + weight <= perTenant
+    return weight - (redis.call('ZSCORE', permits, countRow .. tenant) or 0) <= perTenant
   end
   -- The waiter of a permit record; nil: there is none.
-  function self.waiterOf(permitRecord)
-    local record = redis.call('HGET', waiters, permitRecord)
+  local function parse(permitRecord, record)
     local aliveUntil, watched, score, grantMs, inbox = string.match(record or '', '^(%d+) (%d+) (%d+) (%d+) (%S+)$')
     if not aliveUntil then return nil end
     local waiter = { permitRecord = permitRecord, score = score, aliveUntil = aliveUntil, watched = watched, grantMs = grantMs, inbox = inbox }
     waiter.token, waiter.weight, waiter.tenant = permitRecordParts(permitRecord)
     return waiter
   end
-  local function write(waiter)
-    local parts = { waiter.aliveUntil, waiter.watched, waiter.score, waiter.grantMs, waiter.inbox }
-    redis.call('HSET', waiters, waiter.permitRecord, table.concat(parts, ' '))
+  function self.waiterOf(permitRecord) return parse(permitRecord, redis.call('HGET', waiters, permitRecord)) end
+  local function recordOf(waiter)
+    return table.concat({ waiter.aliveUntil, waiter.watched, waiter.score, waiter.grantMs, waiter.inbox }, ' ')
   end
+  local function write(waiter) redis.call('HSET', waiters, waiter.permitRecord, recordOf(waiter)) end
   local function rowOf(waiter)
     return waiter.tenant .. ' ' .. waiter.score .. ' ' .. waiter.permitRecord
   end
@@ -226,8 +195,8 @@ local function openSemaphore(keys, call)
   -- When the next permit ends; nil: there is none.
   local function nextEnd()
     if nearest == nil then
-      local first, ending = unpack(redis.call('ZRANGE', permits, 0, 0, 'WITHSCORES'))
-      nearest = first ~= pin and tonumber(ending) or false
+      local _, ending = unpack(redis.call('ZRANGEBYSCORE', permits, firstEnd, '(+inf', 'WITHSCORES', 'LIMIT', 0, 1))
+      nearest = tonumber(ending or nil) or false
     end
     return nearest or nil
   end
@@ -238,25 +207,42 @@ local function openSemaphore(keys, call)
     if notifyToLook(waiter, waiter.watched) then write(waiter) end
   end
 
-  -- Drops permits that have ended. Returns whether there were any.
+  -- Whether permits have ended that are not dropped yet.
+  function self.hasEnded() return (nextEnd() or now + 1) <= now end
+  -- Drops permits that have ended, mostExpired in one call. Returns whether there were any.
   function self.expirePermits()
-    local freed, expired = {}, 0
-    if (nextEnd() or now + 1) > now then return false end
+    if not self.hasEnded() then return false end
     nearest = nil
     beforeRemoval()
-    repeat
-      local over = redis.call('ZRANGEBYSCORE', permits, '-inf', now, 'LIMIT', 0, pageSize)
-      if #over > 0 then redis.call('ZREM', permits, unpack(over)) end
-      local isCounting = true
-      for _, permitRecord in ipairs(over) do
-        local _, weight, tenant = permitRecordParts(permitRecord)
-        isCounting = isCounting and count(-1, weight, tenant)
-        freed[tenant] = true
+    local over = redis.call('ZRANGEBYSCORE', permits, firstEnd, now, 'LIMIT', 0, mostExpired)
+    local freed, tenants, names = { [countRow] = 0 }, {}, { countRow }
+    for _, permitRecord in ipairs(over) do
+      local _, weight, tenant = permitRecordParts(permitRecord)
+      local name = countRow .. tenant
+      self.used = self.used - weight
+      freed[countRow] = freed[countRow] + weight - 1
+      if tenant ~= '' then
+        if not freed[name] then names[#names + 1] = name end
+        freed[name] = (freed[name] or 0) + weight
       end
-      expired = expired + #over
-    until #over < pageSize or expired >= mostExpired
-    for tenant in pairs(freed) do
-      if perTenant then reevaluate(tenant) end
+      tenants[tenant] = true
+    end
+    local counts = redis.call('ZMSCORE', permits, unpack(names))
+    local left, none = {}, {}
+    for i, name in ipairs(names) do
+      local sum = -(counts[i] or 0) - freed[name]
+      if sum > 0 then
+        left[#left + 1] = string.format('%.0f', -sum)
+        left[#left + 1] = name
+      else
+        none[#none + 1] = name
+      end
+    end
+    redis.call('ZREM', permits, unpack(over))
+    if #left > 0 then redis.call('ZADD', permits, 'XX', unpack(left)) end
+    if #names > 1 or counts[1] then redis.call('ZREM', permits, '', unpack(none)) end
+    for tenant in pairs(perTenant and not isUnqueued and tenants or {}) do
+      reevaluate(tenant)
     end
     return true
   end
@@ -336,13 +322,42 @@ local function openSemaphore(keys, call)
   end
   -- The heartbeat of waiters, with the inbox that notifies them from now on; those without a record are left out.
   function self.heartbeat(permitRecords, aliveUntil, inbox)
-    for _, permitRecord in ipairs(permitRecords) do
-      local waiter = self.waiterOf(permitRecord)
+    local found = #permitRecords > 0 and redis.call('HMGET', waiters, unpack(permitRecords)) or {}
+    local watched = string.format('%.0f', nextEnd() or never)
+    local written, rows, suspended, tenants = {}, {}, {}, {}
+    for i, permitRecord in ipairs(permitRecords) do
+      local waiter = parse(permitRecord, found[i])
       if waiter then
-        waiter.inbox = inbox
-        stand(waiter, aliveUntil)
+        suspended[#suspended + 1] = suspendedRowOf(waiter)
+        waiter.aliveUntil, waiter.watched, waiter.inbox = aliveUntil, watched, inbox
+        written[#written + 1] = permitRecord
+        written[#written + 1] = recordOf(waiter)
+        rows[#rows + 1] = 0
+        rows[#rows + 1] = rowOf(waiter)
+        tenants[waiter.tenant] = true
       end
     end
+    if #rows == 0 then return end
+    redis.call('HSET', waiters, unpack(written))
+    redis.call('ZADD', queue, unpack(rows))
+    redis.call('ZREM', queue, unpack(suspended))
+    for tenant in pairs(tenants) do
+      firsts[tenant] = nil
+      reevaluate(tenant)
+    end
+  end
+  -- A state for each permit record, as the heartbeat replies.
+  function self.statesOf(permitRecords)
+    if #permitRecords == 0 then return {} end
+    local endings = redis.call('ZMSCORE', permits, unpack(permitRecords))
+    local found = redis.call('HMGET', waiters, unpack(permitRecords))
+    local states = {}
+    for i, permitRecord in ipairs(permitRecords) do
+      local ending = tonumber(endings[i] or nil)
+      local waiter = parse(permitRecord, found[i])
+      states[i] = ending and ending > now and now - ending - 2 or waiter and positionIn(waiter) or -1
+    end
+    return states
   end
   -- Returns whether it waited.
   function self.leave(permitRecord)
@@ -403,13 +418,11 @@ local function openSemaphore(keys, call)
     end
     return rest
   end
-  if self.isRecounted then evaluateFrom('-') end
+  if self.isRegained then evaluateFrom('-') end
   -- Uses other limits from here on. Returns whether all tenants are to be re-evaluated: a higher limit only gives waiters
   -- room; after a pause some may be too heavy.
   function self.resize(most, mostPerTenant)
     local isHigher = limit > 0 and most >= limit and mostPerTenant == perTenant
-    -- Outside of groups the counts of tenants are not used, and may be wrong.
-    if mostPerTenant and not perTenant then recount() end
     limit, perTenant = most, mostPerTenant
     self.limit, self.perTenant, self.changedAt = limit, perTenant, tonumber(changedAt or nil) or 0
     firsts = {}

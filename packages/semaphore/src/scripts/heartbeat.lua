@@ -1,7 +1,7 @@
 -- heartbeat.lua - keeps waiters alive, and replies with the state of each.
 --
--- KEYS[1]  permits    zset     permit record to the instant at which its permit ends, in epoch milliseconds
--- KEYS[2]  meta       hash     layout, limits, and what is counted
+-- KEYS[1]  permits    zset     permit record to the instant at which its permit ends, in epoch milliseconds; counts below 0
+-- KEYS[2]  meta       hash     layout and limits
 -- KEYS[3]  queue      zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
 -- KEYS[4]  ready      zset     tenant to the score of its first waiter, where that has room in its tenant
 -- KEYS[5]  waiters    hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
@@ -53,9 +53,8 @@ local isMore = semaphore.grant(true)
 semaphore.keepQueue(aliveMs)
 local msLeft = isMore and -2 or semaphore.msLeft()
 local reply = { now, msLeft, semaphore.limit, semaphore.perTenant or -1, semaphore.used }
-for i, permitRecord in ipairs(permitRecords) do
-  local ending = semaphore.endOf(permitRecord)
-  reply[i + 5] = ending and now - ending - 2 or semaphore.positionOf(permitRecord)
+for i, state in ipairs(semaphore.statesOf(permitRecords)) do
+  reply[i + 5] = state
 end
 semaphore.finish()
 return reply

@@ -39,11 +39,17 @@ interface TooHeavy extends Limits {
   readonly now: number;
 }
 
-const decodeAcquire = (raw: unknown): Limited<AcquireReply<Usage>> | TooHeavy => {
+/** It looked full, but permits that have ended are left to drop: call again. */
+interface Unsettled {
+  readonly state: "unsettled";
+}
+
+const decodeAcquire = (raw: unknown): Limited<AcquireReply<Usage>> | TooHeavy | Unsettled => {
   if (!Array.isArray(raw)) return { state: "granted", now: Number(raw), msLeft: undefined, fencingToken: "" };
   const [code, now, msLeft, permits, perTenant, used, position] = raw.map(Number);
   const at = Number(now);
   if (code === 4) return { state: "late", now: at };
+  if (code === 6) return { state: "unsettled" };
   const limits = limitsOf(permits, perTenant);
   if (code === 5) return { state: "too-heavy", now: at, ...limits };
   if (code === 1) return { state: "granted", now: at, msLeft: Number(msLeft), fencingToken: "", limits };

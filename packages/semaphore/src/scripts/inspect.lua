@@ -1,7 +1,7 @@
 -- inspect.lua - the stored state of a semaphore; changes nothing.
 --
--- KEYS[1]  permits  zset     permit record to the instant at which its permit ends, in epoch milliseconds
--- KEYS[2]  meta     hash     layout, limits, and what is counted
+-- KEYS[1]  permits  zset     permit record to the instant at which its permit ends, in epoch milliseconds; counts below 0
+-- KEYS[2]  meta     hash     layout and limits
 -- KEYS[3]  queue    zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
 -- KEYS[4]  waiters  hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
 -- ARGV[1]  first    integer  how many holders and how many waiters to show
@@ -22,10 +22,10 @@ local mostPages = 10
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local layout, limit, perTenant, extra, own =
-  unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'u:' .. tenant))
+local layout, limit, perTenant = unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant'))
+local extra, own = unpack(redis.call('ZMSCORE', permits, '#', '#' .. tenant))
 local function isDamaged(text) return text and not (#text < 16 and string.match(text, '^%d+$')) end
-if (layout and layout ~= '1') or isDamaged(limit) or isDamaged(perTenant) or isDamaged(extra) then
+if (layout and layout ~= '1') or isDamaged(limit) or isDamaged(perTenant) then
   return redis.error_reply('KIT_LAYOUT the semaphore was written by a newer version, or is damaged')
 end
 
@@ -33,12 +33,10 @@ local function isShown(permitRecord)
   return tenant == '' or string.match(permitRecord, '^[^|]*|%d+|([^|]*)|') == tenant
 end
 
-local usedByAll = redis.call('ZCARD', permits)
-if usedByAll > 0 then usedByAll = usedByAll + tonumber(extra or 0) end
--- Outside of groups the count of a tenant is unused, and may be old.
-local isCounted = perTenant and usedByAll > 0
-local used = isCounted and tonumber(own or 0) or 0
-for _, permitRecord in ipairs(redis.call('ZRANGEBYSCORE', permits, '-inf', now)) do
+local usedByAll = redis.call('ZCOUNT', permits, '(0', '+inf') - (extra or 0)
+local isCounted = perTenant and tenant ~= ''
+local used = isCounted and -(own or 0) or 0
+for _, permitRecord in ipairs(redis.call('ZRANGEBYSCORE', permits, '(0', now)) do
   local weight = string.match(permitRecord, '^[^|]*|(%d+)|') or 1
   usedByAll = usedByAll - weight
   if isCounted and isShown(permitRecord) then used = used - weight end

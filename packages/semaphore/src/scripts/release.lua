@@ -1,7 +1,7 @@
 -- release.lua - releases a permit and grants what is free then; or leaves the queue.
 --
--- KEYS[1]  permits  zset     permit record to the instant at which its permit ends, in epoch milliseconds
--- KEYS[2]  meta     hash     layout, limits, and what is counted
+-- KEYS[1]  permits  zset     permit record to the instant at which its permit ends, in epoch milliseconds; counts below 0
+-- KEYS[2]  meta     hash     layout and limits
 -- KEYS[3]  queue    zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
 -- KEYS[4]  ready    zset     tenant to the score of its first waiter, where that has room in its tenant
 -- KEYS[5]  waiters  hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
@@ -39,7 +39,7 @@ if ending then
 elseif semaphore.leave(permitRecord) then
   code = 2
 else
-  if semaphore.isRecounted then semaphore.grant() end
+  if semaphore.isRegained then semaphore.grant() end
   semaphore.finish()
   return 0
 end

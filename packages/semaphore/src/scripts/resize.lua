@@ -1,7 +1,7 @@
 -- resize.lua - changes the limits, and grants what they allow then. It ends no permit.
 --
--- KEYS[1]  permits    zset     permit record to the instant at which its permit ends, in epoch milliseconds
--- KEYS[2]  meta       hash     layout, limits, and what is counted
+-- KEYS[1]  permits    zset     permit record to the instant at which its permit ends, in epoch milliseconds; counts below 0
+-- KEYS[2]  meta       hash     layout and limits
 -- KEYS[3]  queue      zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
 -- KEYS[4]  ready      zset     tenant to the score of its first waiter, where that has room in its tenant
 -- KEYS[5]  waiters    hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket

@@ -10,7 +10,7 @@
 --   `suspend` and `resume` (a waiter), `permits` and `perTenant` (a limit)
 -- - until: the deadline of the caller's acquire; `-` for any other permit record or script
 --
--- The row `~`, which a key has only while a script runs, is left out. A ZREM of several rows writes a line for each, whether or not the row was there. An unknown key is an error, since its
+-- The row `~`, which a key has only while a script runs, and the rows that count are left out. A ZREM of several rows writes a line for each, whether or not the row was there. An unknown key is an error, since its
 -- writes would be missing from the history.
 local redis = rawget(redis, 'isRecorded') and redis or (function(server)
   local self = { isRecorded = true, pcall = server.pcall, error_reply = server.error_reply }
@@ -22,7 +22,7 @@ local redis = rawget(redis, 'isRecorded') and redis or (function(server)
   end
 
   local function write(key, what, permitRecord, value)
-    if permitRecord == '~' then return end
+    if permitRecord == '~' or permitRecord == '' or string.sub(permitRecord, 1, 1) == '#' then return end
     if not micros then goBy(server.call('TIME')) end
     local line = table.concat({ micros, 'SCRIPT', what, permitRecord, value, permitRecord == ARGV[1] and untilMs or '-' }, ' ')
     server.call('RPUSH', 'history:' .. string.match(key, '{.*}'), line)
@@ -35,17 +35,19 @@ local redis = rawget(redis, 'isRecorded') and redis or (function(server)
     local args = { ... }
     if string.match(key, ':semaphore:{') and not known[part] then error('recorder.lua has no rule for ' .. key) end
     if part == 'permits' and command == 'ZADD' then
-      if args[1] == 'XX' then
-        write(key, 'set', args[3], args[2])
-      else
-        write(key, reply == 1 and 'add' or 'set', args[2], args[1])
+      local isOld = args[1] == 'XX' or reply == 0
+      for i = args[1] == 'XX' and 2 or 1, #args, 2 do
+        write(key, isOld and 'set' or 'add', args[i + 1], args[i])
       end
     elseif part == 'permits' and command == 'ZREM' and reply > 0 then
       for _, permitRecord in ipairs(args) do
         write(key, 'rem', permitRecord, permitRecord == ARGV[1] and 'own' or 'other')
       end
     elseif part == 'queue' and command == 'ZADD' then
-      write(key, string.sub(args[2], 1, 1) == '|' and 'suspend' or 'join', string.match(args[2], '%S+$'), '-')
+      for i = 1, #args, 2 do
+        local row = args[i + 1]
+        write(key, string.sub(row, 1, 1) == '|' and 'suspend' or 'join', string.match(row, '%S+$'), '-')
+      end
     elseif part == 'queue' and command == 'ZREM' and reply > 0 then
       for _, row in ipairs(args) do
         write(key, string.sub(row, 1, 1) == '|' and 'resume' or 'leave', string.match(row, '%S+$'), '-')
