@@ -44,8 +44,11 @@ local function digits(text) return #text < 16 and string.match(text, '^%d+$') an
 local most, mostPerTenant = digits(limit or ''), digits(perTenant or '0')
 if layout == '1' and most and mostPerTenant and redis.call('EXISTS', queue) == 0 then
   local held = redis.call('ZCOUNT', permits, '(0', '+inf')
-  local beyond, own, known = unpack(redis.call('ZMSCORE', permits, '#', '#' .. tenant, permitRecord))
-  beyond, own = -(beyond or 0), -(own or 0)
+  local beyond, own, known = 0, 0, false
+  if held > 0 then
+    beyond, own, known = unpack(redis.call('ZMSCORE', permits, '#', '#' .. tenant, permitRecord))
+    beyond, own = -(beyond or 0), -(own or 0)
+  end
   local isRoomy = held + beyond + weight <= most and (not perTenant or tenant == '' or own + weight <= mostPerTenant)
   -- Every sixteenth permit looks for ended ones, which are dropped below.
   local isSweeping = held > 0 and held % 16 == 0 and #redis.call('ZRANGEBYSCORE', permits, '(0', now, 'LIMIT', 0, 1) > 0
