@@ -90,10 +90,6 @@ export class Model {
     return modes.length === 0 || (mode === "read" && !modes.includes("write"));
   }
 
-  get #isWritten(): boolean {
-    return this.living.some((who) => this.held.get(who)?.mode === "write");
-  }
-
   #hold(who: string, mode: Mode): void {
     this.leave(who);
     this.held.set(who, { mode, isOver: false });
@@ -104,11 +100,8 @@ export class Model {
     for (const { who, mode, isUnreachable, isDead } of [...this.waiters]) {
       const isPresent = present.includes(who);
       if (isDead && !isPresent) this.leave(who);
-      else if (!this.#permits(mode)) {
-        // Readers pass a writer that may be dead.
-        const mayPass = !isPresent && isUnreachable && mode === "write" && !this.#isWritten;
-        if (!mayPass) return true;
-      } else if (isPresent || !isUnreachable) this.#hold(who, mode);
+      else if (!this.#permits(mode)) return true;
+      else if (isPresent || !isUnreachable) this.#hold(who, mode);
     }
     return false;
   }

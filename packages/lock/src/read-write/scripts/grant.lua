@@ -28,8 +28,7 @@ local function text(instant) return string.format('%.0f', instant) end
 -- many readers'. Leases that have ended are purged a few at a time.
 --
 -- The queue is served in order. Readers at its head are granted together, until a writer is the next; a writer is granted when no
--- lease is left. No call passes a waiter that can be notified, or that polls. Readers pass a writer whose inbox has no subscriber
--- while others read, and it keeps its place.
+-- lease is left. No call passes a living waiter that the leases keep waiting, whether or not it can be notified.
 --
 -- All reads come before the first write, and no key is used after a write that may have removed it: in a slot that is moving
 -- the script would end there, with a part of its writes. All writes are those of `write`; the caller publishes at its end.
@@ -79,12 +78,6 @@ local function openLock(keys, call)
     granted = granted + 1
   end
 
-  -- Whether others pass a waiter that must wait: a writer whose inbox has no subscriber, which may be dead, while readers hold the
-  -- lock. A waiter that polls has no inbox, and counts as alive until it misses its heartbeats.
-  local function mayPass(record, inbox)
-    if lookAt or self.mode ~= 'r' or modeOf(record) == 'r' or inbox == '+' or inbox == '-' then return false end
-    return not notifier.listens(inbox)
-  end
   -- One waiter of the queue. Returns whether the search is over.
   local function offer(record, stand)
     local aliveUntil, watched, grantMs, inbox = string.match(stand or '', '^(%d+) (%d+) (%d+) (%S+)$')
@@ -102,8 +95,6 @@ local function openLock(keys, call)
         local parts = { tokenOf(record), 'granted', text(now + grantMs), grantMs, fencingToken }
         if not isPresent then notifier.notify(inbox, table.concat(parts, '\t')) end
       end
-    elseif not isPresent and mayPass(record, inbox) then
-      return notifier.unreachable >= mostUnreachable
     else
       -- It must wait, and so must all behind it. The first of them that can be notified looks when the lock may be free: at once, if
       -- only the bound of this call keeps it waiting.
