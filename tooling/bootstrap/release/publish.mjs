@@ -102,7 +102,7 @@ const integrityOf = (content) => `sha512-${createHash("sha512").update(content).
  * @param {string} version
  * @param {readonly string[]} others The versions that the registry has.
  */
-export function distTagFor(version, others) {
+function distTagFor(version, others) {
   const [, prerelease] = /-([a-z]\w*)/i.exec(version) ?? [];
   if (prerelease !== undefined) return prerelease;
   const isNewer = others.some((other) => !other.includes("-") && compareVersions(other, version) > 0);

@@ -42,7 +42,7 @@ interface Line {
 }
 
 /** A line in `plan` of `fire.lua`. */
-export const lineOf = ({ id, revision, at, next, left, runs = [], mode = "", waitMs = 0 }: Line): string =>
+const lineOf = ({ id, revision, at, next, left, runs = [], mode = "", waitMs = 0 }: Line): string =>
   [id, revision, at, next === Infinity ? "inf" : next, left ?? "", runs.join(), mode, waitMs].join("\t");
 
 /**
