@@ -31,10 +31,14 @@ const distance = (one: readonly string[], two: readonly string[]): number => {
   return rows[one.length]!.at(-1)!;
 };
 
-/** All forms of a name: folded, and once more without apostrophes between letters. */
+const asian = String.raw`[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}]`;
+const closed = new RegExp(String.raw`(?<=[\p{L}\p{N}]\p{M}*)-(?=[\p{L}\p{N}])|(?<=${asian}) (?=${asian})`, "gu");
+
+/** All forms of a name: folded, then without apostrophes between letters, then also without hyphens and spaces in Asian scripts. */
 const wholeOf = (text: string): string => {
   const joined = text.replace(/(?<=\p{L}\p{M}*)'(?=\p{L})/gu, "");
-  return foldPrefix(`${text} `) + (joined === text ? "" : `\u0002${foldPrefix(`${joined} `)}`);
+  const forms = new Set([text, joined, joined.replace(closed, "")]);
+  return [...forms].map((form) => foldPrefix(`${form} `)).join("\u0002");
 };
 
 /** The same index, in memory and without any index: each query looks at every word of every entry. */
