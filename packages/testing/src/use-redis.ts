@@ -84,7 +84,8 @@ const READY_TIMEOUT_MS = 15_000;
  *
  * Call it before the file's own hooks: Vitest runs `afterEach` hooks in reverse order, so that its checks come last.
  * Jest and node:test run them as given, and Vitest runs `onTestFinished` after them all; there, close by `defer`.
- * Tests of one file that run at the same time would see each other's leaks.
+ * Tests of one file that run at the same time would see each other's leaks. Several `useRedis` may share a file; the one called
+ * first looks for timers.
  *
  * @example
  * import * as vitest from "vitest";
@@ -203,6 +204,7 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
     } finally {
       for (const { client } of test.clients) client.disconnect();
       this.#test = undefined;
+      this.#timers.end();
     }
     if (problems.length === 0) return;
     const remedy = problems.some((problem) => problem.includes(" key without expiry: "))

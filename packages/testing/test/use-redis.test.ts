@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 
-import { eventually, useRedis } from "../src/index.js";
+import { eventually, FaultProxy, useRedis } from "../src/index.js";
 import { type FakeRunner, fakeRunner } from "./fake-runner.js";
 
 const file = fakeRunner();
@@ -236,6 +236,24 @@ describe("leak checks", () => {
       setTimeout(() => {}, 100);
       expect(await other.leak(leakTimer)).toContain("1 timer more than before the test");
     });
+  });
+
+  it("blame no `useRedis` for a client of another that connects again and again", async () => {
+    const other = fakeRunner();
+    useRedis(other.hooks);
+    await other.before();
+    await other.run(() => {});
+    const problem = await leak(async () => {
+      const problemOfOther = await other.leak(async () => {
+        const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+        const client = redis.connect({ port: proxy.port, retryStrategy: () => 5_000 });
+        await client.ping();
+        await proxy.close();
+      });
+      expect(problemOfOther).toBeUndefined();
+    });
+    expect(problem).toBeUndefined();
+    await other.after();
   });
 
   it("fail a test that leaves the server paused or killed, and bring it back", async () => {
