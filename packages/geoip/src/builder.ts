@@ -1,8 +1,9 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { RedisArgument } from "@kit/core";
 import { newToken } from "@kit/core/toolkit";
+import { GeoIpImportError } from "./errors.js";
 import type { Part } from "./keys.js";
-import { encodeBlock, encodePageIndex, encodePage, fieldsPerShard, recordsPerPage } from "./pages.js";
+import { encodeBlock, encodePageIndex, encodePage, fieldsPerShard, maxBlockBytes, recordsPerPage } from "./pages.js";
 import type { NamesByLocale, Place, StoredNames, StoredPlace } from "./place.js";
 import { type Overlap, RangeFolder } from "./ranges.js";
 import type { ActivateOptions, GeoIpCommands, Manifest } from "./commands.js";
@@ -85,7 +86,13 @@ class BlockWriter {
 
   flush(): void {
     if (this.#entries.length === 0) return;
-    this.#shards.add(encodeBlock(this.#entries));
+    const block = encodeBlock(this.#entries);
+    if (!block)
+      throw new GeoIpImportError(
+        { file: "the source" },
+        `${String(this.#entries.length)} places in a row have more than ${String(maxBlockBytes)} bytes of JSON. Shorten their texts`,
+      );
+    this.#shards.add(block);
     this.#entries = [];
   }
 }

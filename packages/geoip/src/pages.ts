@@ -26,12 +26,22 @@ const sealed = (body: Uint8Array): Buffer => {
 export const isIntact = (bytes: Buffer): boolean =>
   bytes.length > crcBytes && bytes.readUInt32BE(0) === crc32(bytes.subarray(crcBytes));
 
-/** A block of entries in JSON, compressed: most of their bytes repeat, above all field names. */
-export const encodeBlock = (entries: readonly string[]): Buffer =>
-  sealed(deflateRawSync(`[${entries.join(",")}]`, { level: 1 }));
+/** The most bytes of JSON in a block: a look-up decodes one on the event loop. Usual ones have a few KiB. */
+export const maxBlockBytes: number = 1_024 * 1_024;
 
-/** The entries of an intact block. */
-export const decodeBlock = (bytes: Buffer): unknown => JSON.parse(inflateRawSync(bytes.subarray(crcBytes)).toString());
+/** A block of entries in JSON, compressed: most of their bytes repeat, above all field names. Undefined if it is too large. */
+export const encodeBlock = (entries: readonly string[]): Buffer | undefined => {
+  const json = Buffer.from(`[${entries.join(",")}]`);
+  return json.length > maxBlockBytes ? undefined : sealed(deflateRawSync(json, { level: 1 }));
+};
+
+/**
+ * The entries of an intact block.
+ *
+ * @throws {Error} it is not one of {@link encodeBlock}, or larger.
+ */
+export const decodeBlock = (bytes: Buffer): unknown =>
+  JSON.parse(inflateRawSync(bytes.subarray(crcBytes), { maxOutputLength: maxBlockBytes }).toString());
 
 /**
  * A page: `crc32, width`, then for each range its first address in `width` bytes and its place in 4, big-endian. The width

@@ -212,7 +212,14 @@ export class Release {
   }
 
   #entries<Entry>(bytes: Buffer | undefined, part: Part, block: number): Entry[] {
-    return decodeBlock(this.#checked(bytes, part, block)) as Entry[];
+    const checked = this.#checked(bytes, part, block);
+    try {
+      const entries = decodeBlock(checked);
+      if (Array.isArray(entries)) return entries as Entry[];
+    } catch {
+      // Fall through.
+    }
+    throw this.#corrupt(`block ${String(block)} of ${part}`);
   }
 
   async #allPages(part: "v4" | "v6", pageIndex: PageIndex): Promise<Buffer[]> {

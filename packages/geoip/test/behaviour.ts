@@ -1,4 +1,5 @@
 import { setImmediate } from "node:timers/promises";
+import { crc32, deflateRawSync } from "node:zlib";
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import {
   endMigrations,
@@ -269,6 +270,27 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(String(await rejection(open({ mode: "local" })))).toContain("damaged");
         await fixture().db.hset(key, field, whole);
       }
+    });
+
+    it("are reported as corrupt data when a block has a valid checksum and no entries, or more than fit", async () => {
+      const { version } = await fixture().import(manyRanges(300, "a"));
+      const key = fixture().keys.shard(version, "places", 0);
+      for (const json of ["null", "{", `[${"0,".repeat(4_000_000)}0]`]) {
+        const body = deflateRawSync(json);
+        const seal = Buffer.alloc(4);
+        seal.writeUInt32BE(crc32(body), 0);
+        await fixture().db.hset(key, "0", Buffer.concat([seal, body]));
+        const reader = await open();
+        expect(await rejection(reader.lookup("1.0.0.1"))).toMatchObject({ code: "KIT_GEOIP_CORRUPT", version });
+      }
+    });
+
+    it("are refused by an import when a block of places would be too large to be read", async () => {
+      const [range, ...others] = manyRanges(3, "a") as [object, ...object[]];
+      const large = { ...range, place: { country: "XA" }, names: { en: { cityName: "x".repeat(2_000_000) } } };
+      expect(await rejection(fixture().import([large, ...others] as never))).toMatchObject({
+        code: "KIT_GEOIP_IMPORT",
+      });
     });
 
     it("are reported as corrupt data when the manifest is damaged, until the next import", async () => {
