@@ -1,6 +1,7 @@
 import { KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
-import { addressOf, type ClientContext } from "@kit/core/toolkit";
+import { addressOf, type ClientContext, stored } from "@kit/core/toolkit";
 import { layoutKey } from "./keys.js";
+import { chatRules } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
 /** In how many shards a new process looks for a copy. */
@@ -27,12 +28,14 @@ export class Layout {
   async find(shards: number, tag?: string): Promise<number> {
     const keys = { layout: layoutKey(this.#context.prefix, tag) };
     const options = { deadlineMs: this.#deadlineMs };
-    return await scripts.layout.run(this.#context, keys, { shards }, options).catch((error: unknown) => {
+    const found = await scripts.layout.run(this.#context, keys, { shards }, options).catch((error: unknown) => {
       // The caller's own call was not sent, whatever the outcome of this one.
       throw error instanceof KitUnknownOutcomeError
         ? new KitUnavailableError(error.message, addressOf(this.#context.client))
         : error;
     });
+    if (found !== 0) stored(keys.layout, { shards: found }, { shards: chatRules.shards });
+    return found;
   }
 
   /** Reads a copy; 0 if none is found. */

@@ -381,6 +381,15 @@ describe("the number of shards", () => {
     expect(await fixture.db.hget(`${redis.prefix}:chat:{shards}:layout`, "shards")).toBe("3");
   });
 
+  it("is refused if it is none that a chat can have", async () => {
+    const first = fixture.make({ shards: 3 });
+    await first.create(room, { members: ["ann", "bob"] });
+    for (const shards of ["0", "-1", "NaN", "1e-9", "1e9", "1e300", "x", ""]) {
+      await fixture.db.hset(`${redis.prefix}:chat:{shards}:layout`, "shards", shards);
+      expect(await rejection(fixture.make().fetch("bob"))).toMatchObject({ code: "KIT_LAYOUT" });
+    }
+  });
+
   it("is stored again when the server lost it while its clients stayed connected", async () => {
     const layout = `${redis.prefix}:chat:{shards}:layout`;
     const first = fixture.make({ shards: 3 });

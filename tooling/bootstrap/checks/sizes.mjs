@@ -26,7 +26,7 @@ const exceptionsKiB = {
   // One request for each command, and nothing else.
   "@kit/core/http": 2.25,
   // The life of an object and the rules of options, which each package had for itself; clients without connections.
-  "@kit/core/toolkit": 17.75,
+  "@kit/core/toolkit": 17.85,
   // Reads public files with their faults: policies, counts, numeric addresses; streams without a name; lets go of abandoned versions.
   "@kit/geoip": 16,
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records; and contents that it cannot read.

@@ -91,7 +91,8 @@ export const layout = defineScript({
   keys: ["layout"],
   args: ["shards"],
   idempotent: true,
-  reply: Number,
+  // A text is what is stored, where 0 is no number of shards.
+  reply: (shards) => (shards === 0 ? 0 : Number(shards) || NaN),
 });
 
 export const create = defineScript({

@@ -39,6 +39,7 @@ export {
   resolve,
   signal,
   signalOption,
+  stored,
   text,
   textOption,
 } from "./base/rules.js";

@@ -51,6 +51,7 @@ export {
   signal,
   signalOption,
   slotOf,
+  stored,
   text,
   textOption,
   traceCarrier,

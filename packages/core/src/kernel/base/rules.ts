@@ -1,3 +1,5 @@
+import { KitError } from "./errors.js";
+
 /**
  * The values that one option takes. `check` alone decides; the reference page and the conformance tests are made from the other
  * fields. Undefined means `default`, and is checked only if the option is `required`.
@@ -262,4 +264,22 @@ export const resolve = <Table extends Rules, Settings extends Resolved<Table> = 
   }
   for (const key of facts.required) if (settings[key] === undefined) rules[key]?.check(path + key, undefined as never);
   return settings as Settings;
+};
+
+/**
+ * Checks the numbers and texts that were read from a key by the rules by which they are written, and returns them. Other names, of a
+ * newer version, are ignored.
+ *
+ * @throws {KitError} `KIT_LAYOUT`: one is not as a rule leaves it.
+ */
+export const stored = <Values extends object>(key: string, values: Values, rules: Rules): Values => {
+  try {
+    for (const [name, { check }] of Object.entries(rules)) {
+      const value = (values as Record<string, unknown>)[name];
+      if (value !== undefined && check(name, value as never) !== value) throw wrong(name, "exact", value, true);
+    }
+    return values;
+  } catch (cause) {
+    throw new KitError("KIT_LAYOUT", `The data of ${JSON.stringify(key)} is damaged`, { cause });
+  }
 };
