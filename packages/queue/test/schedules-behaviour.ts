@@ -249,6 +249,21 @@ export const schedulesBehaviour = (mode: RedisMode): void => {
       });
     });
 
+    it("whose stored timing breaks a rule of an upsert is refused", async () => {
+      const schedules = make();
+      const { schedules: fields } = fixture.keysOf();
+      await schedules.upsert("hourly", hourly);
+      const field = (await fixture.db.hget(fields, "hourly"))!;
+      const numbers = ["0.5", "-1", "1e-9", "1e300", '"x"', "null"];
+      const timings = ["everyMs", "startAt", "endAt", "jitterMs", "count"].flatMap((name) =>
+        numbers.map((number) => `{"everyMs":1000,"${name}":${number}}`),
+      );
+      for (const timing of [...timings, '{"everyMs":0}', "null", "[[[["]) {
+        await fixture.db.hset(fields, "hourly", field.replace(/[^\t]*$/, timing));
+        expect(await rejection(schedules.get("hourly")), timing).toMatchObject({ code: "KIT_QUEUE_SCHEDULE" });
+      }
+    });
+
     describe("an upsert", () => {
       it("of several processes makes one schedule, and leaves its next run as it is", async () => {
         const outcomes = await Promise.all(

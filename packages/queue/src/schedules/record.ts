@@ -1,3 +1,5 @@
+import { stored } from "@kit/core/toolkit";
+import { scheduleRules } from "./options.js";
 import { ScheduleError } from "./errors.js";
 import type { Timing } from "./times.js";
 
@@ -41,14 +43,13 @@ export const recordOf = (id: string, field: string): ScheduleRecord => {
 /** @throws {ScheduleError} this version cannot read it. */
 export const timingOf = (id: string, { timing }: ScheduleRecord): Timing => {
   try {
-    const parsed = JSON.parse(timing) as Timing;
-    const { everyMs, cron } = parsed;
-    if (cron === undefined ? Number.isSafeInteger(everyMs) && Number(everyMs) > 0 : typeof cron === "string")
-      return parsed;
-  } catch {
-    // Fall through.
+    const found = stored(id, JSON.parse(timing) as object, scheduleRules) as Timing;
+    if (found.everyMs !== undefined || found.cron !== undefined) return found;
+  } catch (error) {
+    throw unreadable(id, error);
   }
   throw unreadable(id);
 };
 
-const unreadable = (id: string): ScheduleError => new ScheduleError(id, "is stored in a form that cannot be read");
+const unreadable = (id: string, cause?: unknown): ScheduleError =>
+  new ScheduleError(id, "is stored in a form that cannot be read", cause);
