@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
+import { symlinkSync, unlinkSync } from "node:fs";
 import { mkdir, realpath, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough, Readable, type Writable } from "node:stream";
@@ -110,6 +111,22 @@ describe("links in a directory", () => {
     await symlink(directory, link);
     return link;
   };
+
+  it("is left out if it took the place of a file after the directory was listed, and so is a file that vanished", async () => {
+    const directory = await fixture.directory();
+    const outside = await writeLog(await realpath(await fixture.directory()), "secret", ["secret"]);
+    const [, second, third] = await Promise.all(["a", "b", "c"].map((name) => writeLog(directory, name, [name])));
+    const shipper = fixture.shipper();
+    const left: unknown[] = [];
+    shipper.on("skipped", (link) => left.push(link));
+    shipper.on("progress", () => {
+      unlinkSync(second!);
+      symlinkSync(outside, second!);
+      unlinkSync(third!);
+    });
+    expect((await shipper.addDirectory(directory)).map(({ name }) => name)).toEqual(["a"]);
+    expect(left).toEqual([{ file: "b", target: outside }]);
+  });
 
   it("are followed by a shipper to files of the directory, and out of it only where that is asked for", async () => {
     const { directory, skipped } = await linked("access");

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { BigIntStats } from "node:fs";
-import { type FileHandle, open, readdir, realpath, stat } from "node:fs/promises";
+import { type FileHandle, lstat, open, readdir, realpath, stat } from "node:fs/promises";
 import { join, sep } from "node:path";
 import { crc32 } from "node:zlib";
 import { crcOf } from "./crc.js";
@@ -91,13 +91,13 @@ export const listFiles = async (
     const some = matching.slice(from, from + 64).map(async (entry) => {
       const { name } = entry;
       const path = join(directory, name);
-      const stats = await stat(path, { bigint: true }).catch(unlessMissing);
-      // A symbolic link may lead to a directory.
-      if (!stats?.isFile()) return;
-      const target = onSkipped && entry.isSymbolicLink() ? await realpath(path).catch(unlessMissing) : inside;
-      if (target === undefined) return;
-      if (target.startsWith(inside)) files.push({ path, name, ...factsOf(stats) });
-      else onSkipped?.({ file: name, target });
+      const isLink = entry.isSymbolicLink();
+      const target = isLink ? await realpath(path).catch(unlessMissing) : path;
+      // A link may lead to a directory. No further link is followed: it may have been put there since.
+      const stats = target === undefined ? undefined : await lstat(target, { bigint: true }).catch(unlessMissing);
+      if (target === undefined || !stats?.isFile()) return;
+      if (onSkipped && isLink && !target.startsWith(inside)) onSkipped({ file: name, target });
+      else files.push({ path, name, ...factsOf(stats) });
     });
     await Promise.all(some);
   }

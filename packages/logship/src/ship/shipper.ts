@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import { Writable } from "node:stream";
 import type { KitError, RedisLike } from "@kit/core";
 import { type MetricSample, newToken, resolve, textOption } from "@kit/core/toolkit";
-import { changedError, listFiles, localFile, OpenFile, type SkippedLink } from "../bytes/files.js";
+import { changedError, listFiles, type LocalFile, localFile, OpenFile, type SkippedLink } from "../bytes/files.js";
 import { deleteChannel, dropConsumer, metricsOf, statusOf } from "../commands.js";
 import { LogConnection } from "../connection.js";
 import { damageOf, isAboutContent, LogshipError } from "../errors.js";
@@ -89,10 +89,20 @@ export class Shipper extends LogObject<ShipperEvents> {
    * @throws the error of the file system; `signal.reason` if `signal` aborts.
    */
   async add(path: string, options: ShipOptions = {}): Promise<ShippedFile> {
-    const { name = basename(path), id, passThrough, signal } = resolve("options", options, shipRules);
-    const found = await localFile(path, name);
+    const { name = basename(path), ...how } = resolve("options", options, shipRules);
+    const shipped = await this.#add(await localFile(path, name), how);
+    if (!shipped) throw Object.assign(new Error(`ENOENT: no such file, ${path}`), { code: "ENOENT" });
+    return shipped;
+  }
+
+  /** Resolves with undefined if the file is gone, or if another one has its name. */
+  async #add(
+    found: LocalFile,
+    { id, passThrough, signal }: Pick<ShipOptions, "id" | "passThrough" | "signal">,
+  ): Promise<ShippedFile | undefined> {
     const opened = await OpenFile.open(found, true);
-    if (!opened) throw Object.assign(new Error(`ENOENT: no such file, ${path}`), { code: "ENOENT" });
+    if (!opened) return undefined;
+    const { name } = found;
     // What is written from now on belongs to the next call: the identity is that of the text so far.
     const file = { ...found, ...opened.was };
     try {
@@ -112,15 +122,25 @@ export class Shipper extends LogObject<ShipperEvents> {
 
   /**
    * Ships the files of a directory, one after another; files that have been shipped are skipped. Throws like `add`; with `onBadData: "quarantine"` a
-   * file that cannot be shipped is reported by a `damaged` event, and the others are shipped.
+   * file that cannot be shipped is reported by a `damaged` event, and the others are shipped. A file that vanishes meanwhile is left out.
    */
   async addDirectory(directory: string, options: ShipDirectoryOptions = {}): Promise<ShippedFile[]> {
     const { match, order, dereference, passThrough, signal } = resolve("options", options, shipDirectoryRules);
     const onSkipped = dereference ? undefined : (link: SkippedLink): void => this.emit("skipped", link);
     const shipped: ShippedFile[] = [];
-    for (const { path, name } of await listFiles(directory, match, order, onSkipped))
+    const list = async (only?: string): Promise<LocalFile[]> => {
+      const report =
+        onSkipped && ((link: SkippedLink): void => void ((only ?? link.file) === link.file && onSkipped(link)));
+      return await listFiles(directory, match, order, report);
+    };
+    for (const { name, ...listed } of await list())
       try {
-        shipped.push(await this.add(path, { passThrough, signal }));
+        let file: LocalFile | undefined = { name, ...listed };
+        let done: ShippedFile | undefined;
+        // Another file, or a link out of the directory, may have the name since.
+        while (file && !(done = await this.#add(file, { passThrough, signal })))
+          file = (await list(name)).find((one) => one.name === name);
+        if (done) shipped.push(done);
       } catch (error) {
         if (this.#resolved.onBadData === "error" || !isAboutContent(error)) throw error;
         this.emit("damaged", damageOf(name, error));
