@@ -5,7 +5,7 @@ import { mkdir, realpath, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough, Readable, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { gzipSync } from "node:zlib";
+import { crc32, gzipSync } from "node:zlib";
 import { eventually, useRedis } from "@kit/testing";
 import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
@@ -286,6 +286,18 @@ const countingClient = (): { readonly client: Redis; fetched(): number } => {
 };
 
 describe("a receiver", () => {
+  it("refuses a chunk that states more text than a shipper frames, and inflates nothing of it", async () => {
+    await fixture.shipper().send("a", Readable.from(["a\n"]));
+    const bomb = gzipSync(Buffer.alloc(2_097_153, "a\n"));
+    const [part = "", , , , ...rest] = (await fixture.db.hget(fixture.keys.chunks, "1 0"))!.split(" ");
+    await fixture.db.set(fixture.keys.chunk(part), bomb);
+    await fixture.db.hset(fixture.keys.chunks, "1 0", [part, bomb.length, 2_097_153, crc32(bomb), ...rest].join(" "));
+    expect(await rejection(fixture.receiver().run(countWords, { until: "empty" }))).toMatchObject({
+      code: "KIT_LOGSHIP_BAD_DATA",
+      message: expect.stringContaining("more text than a shipper frames") as string,
+    });
+  });
+
   it("fetches no more than prefetchBytes ahead, and nothing once its reader has left", async () => {
     await fixture.shipper({ codec: "none", chunkBytes: 1_024 }).send("a", Readable.from([textOf(logLines(0, 3_000))]));
     const { client, fetched } = countingClient();

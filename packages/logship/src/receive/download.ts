@@ -23,6 +23,9 @@ interface Fetched {
   readonly bytes: Buffer;
 }
 
+/** A quarter of the largest chunk: no shipper frames more text in one. */
+const mostTextBytes = 2_097_152;
+
 const inflate = promisify(gunzip) as (bytes: Buffer, options: object) => Promise<Buffer>;
 /** A reader waits for these fetches, so there should be few of them. */
 const descriptorsAtOnce = 256;
@@ -190,6 +193,7 @@ export class Download {
       noteCrc(stored, crc);
       return { descriptor, bytes: stored };
     }
+    if (!(text <= mostTextBytes)) throw bad("A chunk states more text than a shipper frames");
     const bytes = await inflate(stored, { chunkSize: Math.max(text, 64), maxOutputLength: Math.max(text, 1) }).catch(
       () => undefined,
     );
