@@ -97,7 +97,7 @@ export interface JobOptions extends ConnectionOptions, DirectoryOptions, LineOpt
    */
   readonly lastLine?: "take" | "leave" | undefined;
   /**
-   * The handling of a file that cannot be read, is damaged, has changed, or has a refused line: `error` ends the run; `skip` emits `damaged`, continues
+   * The handling of a file that cannot be read, is damaged, has changed, or has a refused line: `error` rejects after the other files; `skip` emits `damaged`, continues
    * with the other files, and retries it in the next run.
    *
    * @default "error"

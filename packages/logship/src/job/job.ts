@@ -77,6 +77,8 @@ interface Run {
   readonly signal: AbortSignal;
   files: number;
   lines: number;
+  /** The first error about a file: the run ends with it, after the other files. */
+  failed: { readonly error: unknown } | undefined;
   readonly skipped: Set<string>;
   /** When each file that begins like another one that is there was first seen so. */
   readonly alike: Map<string, number>;
@@ -118,6 +120,8 @@ export class LogJob extends Processor<JobEvents> {
    * commit. A file that has grown since it was done is processed from there. Once a run has begun, it waits out outages of Redis.
    *
    * @throws the error of the handler. Its lines count as not processed; the next run begins with them.
+   * A file that cannot be read does not stop the others: the run processes them, and then rejects with the first such error. The next run tries again.
+   *
    * @throws {BadDataError | LineError | LogshipError} a file is damaged, a line is refused by policy, a file is not what it was
    * (`KIT_LOGSHIP_CHANGED`), or a result cannot be stored (`KIT_LOGSHIP_RESULT`).
    * @throws {KitUnavailableError} no server within `deadlineMs` at the beginning.
@@ -169,7 +173,8 @@ export class LogJob extends Processor<JobEvents> {
   }
 
   async #run(handler: LinesHandler, count: number, { controller, signal }: LinkedSignal): Promise<RunSummary> {
-    const run: Run = { handler, signal, files: 0, lines: 0, skipped: new Set<string>(), alike: new Map(), former: [] };
+    const skipped = new Set<string>();
+    const run: Run = { handler, signal, files: 0, lines: 0, failed: undefined, skipped, alike: new Map(), former: [] };
     // The first call rejects if there is no server; later ones wait for it.
     await this.#list(signal, (link) => this.emit("skipped", link));
     await this.#commands.applyPending(signal);
@@ -178,6 +183,7 @@ export class LogJob extends Processor<JobEvents> {
       const [last] = await this.#connection.persist(() => this.#commands.facts([`${content}:file`], signal), signal);
       if (last === file.id) this.emit("gap", { file: file.name, from, to });
     }
+    if (run.failed) throw run.failed.error;
     return { files: run.files, lines: run.lines };
   }
 
@@ -237,8 +243,9 @@ export class LogJob extends Processor<JobEvents> {
     } catch (error) {
       // The text was replaced while it was read: the file is identified again.
       if (isChange(error)) return { state: "refused", msLeft: retryMs };
-      if (this.#resolved.onBadData === "error" || !isAboutContent(error)) throw error;
-      this.emit("damaged", damageOf(name, error));
+      if (!isAboutContent(error)) throw error;
+      if (this.#resolved.onBadData === "error") run.failed ??= { error };
+      else this.emit("damaged", damageOf(name, error));
       return "skipped";
     } finally {
       await opened?.close();
