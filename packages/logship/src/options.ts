@@ -97,8 +97,8 @@ export interface JobOptions extends ConnectionOptions, DirectoryOptions, LineOpt
    */
   readonly lastLine?: "take" | "leave" | undefined;
   /**
-   * The handling of a file that cannot be read, is damaged, has changed, or has a refused line: `error` rejects after the other files; `skip` emits `damaged`, continues
-   * with the other files, and retries it in the next run.
+   * The handling of a file that cannot be read, is damaged, has changed, or has a refused line: `error` rejects after the other files; `skip`
+   * emits `damaged`, continues with the other files, and retries it in the next run.
    *
    * @default "error"
    */
