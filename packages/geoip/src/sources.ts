@@ -1,4 +1,4 @@
-import { untilAborted } from "@kit/core/toolkit";
+import { holdErrors, untilAborted } from "@kit/core/toolkit";
 import {
   type Address,
   type AddressInput,
@@ -52,6 +52,11 @@ export interface RangeInput {
   /** Names by language, in addition to those in `place`. */
   readonly names?: NamesByLocale | undefined;
 }
+
+const sourceOf = (inputs: readonly CsvInput[], read: GeoIpSource["read"]): GeoIpSource => {
+  for (const input of inputs) holdErrors((input as { stream?: unknown } | undefined)?.stream ?? input);
+  return { read };
+};
 
 const add = ({ v4, v6 }: VersionBuilder, span: Span, place: number): string | undefined =>
   span.family === 4 ? v4.add(span.first, span.last, place) : v6.add(span.first, span.last, place);
@@ -255,8 +260,8 @@ class BlockPlaces {
  * @example
  * geoLite2({ blocks: ["GeoLite2-City-Blocks-IPv4.csv"], locations: ["GeoLite2-City-Locations-en.csv"] });
  */
-export const geoLite2 = ({ blocks, locations: locationFiles = [], locales: wanted }: GeoLite2Files): GeoIpSource => ({
-  read: async (call) => {
+export const geoLite2 = ({ blocks, locations: locationFiles = [], locales: wanted }: GeoLite2Files): GeoIpSource =>
+  sourceOf([...blocks, ...locationFiles], async (call) => {
     const { builder } = call;
     const locations = new Map<number, Location>();
     const locales = new Set<string>();
@@ -292,8 +297,7 @@ export const geoLite2 = ({ blocks, locations: locationFiles = [], locales: wante
       });
     }
     return { format, locales: [...locales] };
-  },
-});
+  });
 
 /** The columns of DB-IP's free files by their number; those of ip-location-db have ten. */
 const dbIpColumns: Readonly<Record<number, { readonly format: string; readonly names: readonly string[] }>> = {
@@ -356,8 +360,8 @@ const addressIn = (bytes: Uint8Array, from: number, to: number): Address | undef
  * ip-location-db: ten columns of a city, addresses as numbers. A header is passed over. Rows of country `ZZ`, "unknown",
  * are gaps.
  */
-export const dbIp = (...files: readonly CsvInput[]): GeoIpSource => ({
-  read: async (call) => {
+export const dbIp = (...files: readonly CsvInput[]): GeoIpSource =>
+  sourceOf(files, async (call) => {
     const { builder } = call;
     const numbers = new NumbersByBytes();
     let format = "DB-IP";
@@ -387,8 +391,7 @@ export const dbIp = (...files: readonly CsvInput[]): GeoIpSource => ({
       });
     }
     return { format, locales: [] };
-  },
-});
+  });
 
 /** How many ranges between two checks of the importer's backlog, and between two reports of progress. */
 const rangesPerChunk = 4_096;

@@ -135,7 +135,11 @@ describe("an import", () => {
     await fixture.import(dbIp(web));
     expect(await lookup("1.0.0.1")).toMatchObject({ country: "FR" });
     const file = join(tmpdir(), "no-such-folder", "none.csv");
-    expect(await rejection(fixture.import(dbIp(createReadStream(file))))).toMatchObject({ file: "none.csv" });
+    const stream = createReadStream(file);
+    const source = dbIp(stream);
+    // It fails before it is read.
+    await eventually(() => expect(stream.errored).not.toBeNull());
+    expect(await rejection(fixture.import(source))).toMatchObject({ file: "none.csv" });
     expect(await rejection(fixture.import(dbIp(Readable.from(["1,2"]))))).toMatchObject({ file: "stream", row: 1 });
     for (const wrong of [undefined, null, 7, {}, { stream: "text" }, { name: "a", stream: undefined }])
       expect(String(await rejection(fixture.import(dbIp(wrong as never))))).toMatch(

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { symlinkSync, unlinkSync } from "node:fs";
+import { createReadStream, symlinkSync, unlinkSync } from "node:fs";
 import { mkdir, realpath, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough, Readable, type Writable } from "node:stream";
@@ -34,6 +34,13 @@ describe("shipping", () => {
         for await (const part of file.bytes()) parts.push(part);
       expect(Buffer.concat(parts).equals(bytes)).toBe(true);
     }
+  });
+
+  it("rejects with the error of a stream that fails before it is read", async () => {
+    const stream = createReadStream("/nowhere/a.log");
+    const sent = rejection(fixture.shipper().send("a", stream));
+    expect(stream.listenerCount("error")).toBe(1);
+    expect(await sent).toMatchObject({ code: "ENOENT" });
   });
 
   it("recognises gzip by content and not by name, like a job", async () => {

@@ -1,7 +1,7 @@
 // Shared by every door and every entry; loaded once, and not an entry itself.
 export { detached, detachedTimeout, OwnAbortController, ownContext } from "./base/async-context.js";
 export { Deadline, atDeadline, onAbort } from "./base/deadline.js";
-export { inTime, type Limit, type Settle, settled, untilAborted } from "./base/settle.js";
+export { holdErrors, inTime, type Limit, type Settle, settled, untilAborted } from "./base/settle.js";
 export { TypedEmitter } from "./base/emitter.js";
 export {
   asKitError,

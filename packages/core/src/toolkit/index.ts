@@ -17,6 +17,7 @@ export {
   custom,
   defaultsOf,
   expiryOf,
+  holdErrors,
   integer,
   integerOption,
   inTime,

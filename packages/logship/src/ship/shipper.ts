@@ -1,7 +1,7 @@
 import { basename } from "node:path";
 import { Writable } from "node:stream";
 import type { KitError, RedisLike } from "@kit/core";
-import { type MetricSample, newToken, resolve, textOption } from "@kit/core/toolkit";
+import { holdErrors, type MetricSample, newToken, resolve, textOption } from "@kit/core/toolkit";
 import { changedError, listFiles, type LocalFile, localFile, OpenFile, type SkippedLink } from "../bytes/files.js";
 import { deleteChannel, dropConsumer, metricsOf, statusOf } from "../commands.js";
 import { LogConnection } from "../connection.js";
@@ -164,6 +164,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     textOption("name", name, 4_096);
     if (typeof (source as Partial<AsyncIterable<unknown>> | undefined)?.[Symbol.asyncIterator] !== "function")
       throw new TypeError("Expected `source` to be a stream");
+    holdErrors(source);
     const read = (): AsyncIterable<Uint8Array | string> => source as AsyncIterable<Uint8Array | string>;
     const { codec } = this.#resolved;
     const stream: Source = {

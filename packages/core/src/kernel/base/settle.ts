@@ -61,6 +61,12 @@ export function inTime<T>(work: Promise<T>, limit: Limit, late?: () => Error): P
   );
 }
 
+/** A stream that fails before it is read would end the process. With this, only its reader gets the error. */
+export const holdErrors = (stream: unknown): void => {
+  const { on } = (stream ?? {}) as { readonly on?: unknown };
+  if (typeof on === "function") on.call(stream, "error", () => undefined);
+};
+
 /** Yields the elements of a source; rejects with a signal's reason when that aborts, also while the source waits. */
 export async function* untilAborted<T>(
   source: Iterable<T> | AsyncIterable<T>,
