@@ -30,7 +30,8 @@ export interface SemaphoreOptions extends LeaserOptions {
   readonly permits: number;
   /**
    * Makes it a group: each tenant has at most this many of the permits, 0 to 1,000,000,000, and a full tenant does not delay
-   * others. Each acquire then needs its `tenant`.
+   * others. Each acquire then needs its `tenant`. If `maxWaiters` wait, a tenant without a waiter can still have one, up to twice
+   * `maxWaiters` in all.
    *
    * @default undefined
    */

@@ -52,7 +52,13 @@ export class Model {
     if (this.#expirePermits() || areDeadGone || isRegained) this.#grant([permitRecord]);
     if (this.held.has(permitRecord)) return "granted";
     const known = this.waiters.find((waiter) => waiter.permitRecord === permitRecord);
-    const isRefused = (most: number): boolean => !known && (isTry || this.waiters.length > most);
+    const waiting = this.waiters.length;
+    const isFull =
+      waiting >= maxWaiters &&
+      (tenant === "" ||
+        waiting >= 2 * maxWaiters ||
+        this.waiters.some((waiter) => waiter.tenant === tenant && !waiter.isSuspended));
+    const isRefused = (most: number): boolean => !known && (isTry || (isFull && this.waiters.length > most));
     const refusal = isTry ? "held" : "full";
     if (isRefused(maxWaiters - 1) && !this.#fits(weight, tenant)) return refusal;
     const mayFit = this.#fits(weight, tenant);

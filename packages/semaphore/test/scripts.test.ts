@@ -299,6 +299,17 @@ describe("acquire", () => {
     expect([await held(), await waiting()]).toEqual([["b|1||B", "c|1||C"], ["d"]]);
   });
 
+  it("has a place in a full queue for a tenant that has none there, up to as many again", async () => {
+    const group = { permits: 2, perTenant: 2, maxWaiters: 2 };
+    await acquire("a", { ...group, weight: 2, tenant: "evil" });
+    for (const token of ["b", "c"]) await queue(token, { ...group, tenant: "evil" });
+    expect(await queue("d", { ...group, tenant: "evil" })).toMatchObject({ state: "full" });
+    expect(await queue("e", { ...group, tenant: "one" })).toMatchObject({ state: "queued", position: 0 });
+    expect(await queue("f", { ...group, tenant: "one" })).toMatchObject({ state: "full" });
+    expect(await queue("g", { ...group, tenant: "two" })).toMatchObject({ state: "queued", position: 0 });
+    expect(await queue("h", { ...group, tenant: "three" })).toMatchObject({ state: "full" });
+  });
+
   it("grants to a newcomer of a queue that is full where its tenant has room", async () => {
     const group = { permits: 4, perTenant: 1, maxWaiters: 1 };
     await acquire("a", { ...group, tenant: "x" });

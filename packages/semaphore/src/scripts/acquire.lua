@@ -91,7 +91,8 @@ if semaphore.isTooHeavy(tonumber(weight), tenant) then
   return reply(5, 0)
 end
 semaphore.purgeSuspended()
-local hasPurged = inbox ~= '' and semaphore.waiting >= tonumber(maxWaiters) and semaphore.purgeDead()
+local most = tonumber(maxWaiters)
+local hasPurged = inbox ~= '' and semaphore.waiting >= most and semaphore.purgeDead()
 local hasShrunk = semaphore.expirePermits() or hasPurged
 -- Waiters are served before this call.
 if hasShrunk or semaphore.isRegained then semaphore.grant(hasShrunk) end
@@ -104,8 +105,11 @@ if ending then return reply(1, ending - now) end
 if not mayFit and not known then
   if semaphore.hasEnded() then return reply(6, 0) end
   if inbox == '' then return reply(0, semaphore.msLeft(), semaphore.used) end
-  if semaphore.waiting >= tonumber(maxWaiters) then return reply(3, semaphore.msLeft(), semaphore.used) end
 end
+-- A full queue has a place for each tenant without one, up to as many again: one tenant cannot keep all others out.
+local isFull = not known and semaphore.waiting >= most
+  and (tenant == '' or semaphore.waiting >= 2 * most or semaphore.hasWaiter(tenant))
+if isFull and not mayFit then return reply(3, semaphore.msLeft(), semaphore.used) end
 -- Earlier waiters are served first, and this one may be the next.
 local aliveUntil = string.format('%.0f', now + aliveMs)
 local position = semaphore.join(known, permitRecord, aliveUntil, priority, grantMs, inbox == '' and '-' or inbox)
@@ -114,7 +118,7 @@ if mayFit then
   ending = semaphore.endOf(permitRecord)
   position = ending and -1 or semaphore.positionOf(permitRecord)
 end
-local isRefused = not ending and not known and (inbox == '' or semaphore.waiting > tonumber(maxWaiters))
+local isRefused = not ending and not known and (inbox == '' or (isFull and semaphore.waiting > most))
 if isRefused then semaphore.leave(permitRecord) end
 semaphore.keepQueue(tonumber(aliveMs))
 if ending then return reply(1, ending - now) end

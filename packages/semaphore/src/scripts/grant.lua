@@ -292,6 +292,10 @@ local function openSemaphore(keys, call)
     if perTenant then reevaluate(tenant) end
     return tonumber(ending) > now
   end
+  -- Whether a tenant has a waiter in the queue; a suspended one has left it.
+  function self.hasWaiter(tenant)
+    return redis.call('ZLEXCOUNT', queue, '[' .. tenant .. ' ', '(' .. tenant .. '!') > 0
+  end
   local function positionIn(waiter)
     return redis.call('ZLEXCOUNT', queue, '[' .. waiter.tenant .. ' ', '(' .. rowOf(waiter))
   end
