@@ -160,7 +160,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
 
   /**
    * The contacts with a word that begins with `query`, the best first; for an empty query all. Costs a round trip only if
-   * the book was not fetched or checked within `maxAgeMs`.
+   * the book was not fetched or checked within `maxAgeMs`. A query of more than 512 characters matches nothing.
    *
    * @throws {KitUnavailableError} no server answered in time, and there is no fetched book, or it is too old.
    */

@@ -14,9 +14,9 @@ const mostTextUnits = 512;
 /** The longest folded text, in bytes. */
 export const mostFoldBytes = 2_048;
 
-/** Whether no name can contain this text. Such a query matches nothing. */
+/** Whether no name can contain this text. Such a query matches nothing. Folding a long one would block the event loop. */
 export const isUnsearchable = (query: string): boolean =>
-  surrogate.test(query) || control.test(query.replace(/\s/g, ""));
+  query.length > mostTextUnits || surrogate.test(query) || control.test(query.replace(/\s/g, ""));
 
 /** @throws {InvalidEntryError} it cannot be an id. */
 export const checkId = (id: string): string => {

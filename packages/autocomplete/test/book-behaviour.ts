@@ -97,6 +97,14 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
       expect((await other.list()).version).not.toBe(version);
     });
 
+    it("finds nothing for a query that is longer than any name", async () => {
+      const book = fixture.book();
+      await book.record("amy");
+      const ignored = "\u200b".repeat(600);
+      expect(await found(book, "amy")).toEqual(["amy"]);
+      expect(await found(book, `${ignored}amy`)).toEqual([]);
+    });
+
     it("keeps the best `max` contacts, and the one that was just used", async () => {
       const book = fixture.book({ max: 3, ranking: "frecent" });
       for (const id of ["a", "b", "c"]) for (let at = 0; at < 3; at++) await book.record(id);

@@ -6,8 +6,6 @@ import * as scripts from "../scripts/index.js";
 import { type Found, nothing, ShardReader } from "./shard-reader.js";
 import { mostTries, type Shards } from "./shards.js";
 
-const longestQuery = 512;
-
 /** The order of entries that were found by different texts. */
 const byRelevance =
   ({ order }: IndexRules) =>
@@ -85,7 +83,7 @@ export class IndexReader {
 
   async #suggest(query: string, words: WordOrder, limit: number, signal: AbortSignal | undefined): Promise<Found> {
     const { first } = this.#shards;
-    if (query.length > longestQuery || isUnsearchable(query)) return nothing(this.#shards.rulesOf(first.rules));
+    if (isUnsearchable(query)) return nothing(this.#shards.rulesOf(first.rules));
     await this.#look(query, signal);
     for (let text = first.rules, tries = 1; ; tries++) {
       const rules = this.#shards.rulesOf(text);
