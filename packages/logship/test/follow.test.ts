@@ -167,6 +167,7 @@ describe("following a log", () => {
   it("continues after a stop in which the file that it was shipping was rotated away and compressed", async () => {
     const path = join(await fixture.directory(), "app.log");
     await writeFile(`${path}.4.gz`, gzipSync(text(400, 410)));
+    await utimes(`${path}.4.gz`, 999, 999);
     await writeFile(path, text(0, 10));
     const first = following(path);
     const got = collecting();
@@ -175,6 +176,8 @@ describe("following a log", () => {
     await appendFile(path, text(10, 15));
     for (const [at, name] of [".3.gz", ".2.gz"].entries()) {
       await writeFile(`${path}${name}`, gzipSync(await readFile(path)));
+      // Rotations are not within one tick of the file system's clock, which orders the files.
+      await utimes(`${path}${name}`, 1_000 + at, 1_000 + at);
       await unlink(path);
       await writeFile(path, text(15 + 10 * at, 25 + 10 * at));
     }

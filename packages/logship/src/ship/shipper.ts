@@ -1,7 +1,7 @@
 import { basename } from "node:path";
 import { Writable } from "node:stream";
 import type { KitError, RedisLike } from "@kit/core";
-import { holdErrors, type MetricSample, newToken, resolve, textOption } from "@kit/core/toolkit";
+import { holdErrors, type MetricSample, newToken, resolve, textOption, withCaller } from "@kit/core/toolkit";
 import { changedError, listFiles, type LocalFile, localFile, OpenFile, type SkippedLink } from "../bytes/files.js";
 import { deleteChannel, dropConsumer, metricsOf, statusOf } from "../commands.js";
 import { LogConnection } from "../connection.js";
@@ -229,7 +229,7 @@ export class Shipper extends LogObject<ShipperEvents> {
           if (isGzip && !isLive && isAboutContent(error)) this.emit("damaged", damageOf(name, error));
           else if (!isLive && error instanceof LogshipError && error.code === "KIT_LOGSHIP_CHANGED")
             this.emit("error", error);
-          else throw error;
+          else throw withCaller(error);
         }
       }
       throw signal.reason as Error;
