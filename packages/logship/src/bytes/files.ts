@@ -295,7 +295,7 @@ export class OpenFile {
 }
 
 /** Length and hash of the first bytes of a file. */
-const prefixOf = (head: Buffer): string =>
+export const prefixOf = (head: Buffer): string =>
   `${String(head.length)}-${createHash("sha256").update(head).digest("hex").slice(0, 24)}`;
 
 /** The prefixes of a head, the longest first: all of it, or its whole lines if the file may have less, and each number of lines. */

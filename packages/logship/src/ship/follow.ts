@@ -9,6 +9,7 @@ import {
   localFile,
   matches,
   OpenFile,
+  prefixOf,
   type SkippedLink,
 } from "../bytes/files.js";
 import { textEnd } from "../bytes/lines.js";
@@ -56,6 +57,8 @@ class DirectoryWatch {
 /** One file of a log. */
 export interface FollowedFile {
   readonly file: LocalFile;
+  /** An identity that survives renaming: device, inode and the hash of its first line. */
+  readonly id: string;
   /** Whether it is the file that is being written. */
   readonly isLive: boolean;
   readonly opened: OpenFile;
@@ -79,7 +82,7 @@ export interface FollowedLog {
 
 /**
  * The files of the log at `path`: those that have been rotated away, oldest first, then the current one, and the next one once that has been rotated
- * away and read to its end. Each can be read until the next one is requested. A gzip file is complete: it is given once its plain form is gone.
+ * away and read to its end. Each can be read until the next one is requested. Compressed files are left out: they are copies of plain ones.
  */
 export async function* followLog(
   { path, rotated, quietMs, onSkipped }: FollowedLog,
@@ -131,15 +134,16 @@ export async function* followLog(
     }
   };
 
-  /** Waits for the first line, or its first KiB. Only a file that has ended may have less, or nothing. */
-  const hasLine = async (file: LocalFile, opened: OpenFile): Promise<boolean> => {
+  /** The first line, or its first KiB. Only a file that has ended may give less, or nothing. */
+  const firstLine = async (file: LocalFile, opened: OpenFile): Promise<Buffer> => {
     for (;;) {
-      let length = 0;
+      let line = Buffer.alloc(0);
       for await (const block of opened.read(0)) {
-        length += block.length;
-        if (block.includes("\n") || length >= mostOfFirstLine) return true;
+        const feed = block.indexOf("\n");
+        line = Buffer.concat([line, feed < 0 ? block : block.subarray(0, feed + 1)]).subarray(0, mostOfFirstLine);
+        if (feed >= 0 || line.length === mostOfFirstLine) return line;
       }
-      if (!(await hasGrown(file, opened, length))) return length > 0;
+      if (!(await hasGrown(file, opened, line.length))) return line;
     }
   };
 
@@ -163,21 +167,19 @@ export async function* followLog(
     for (;;) {
       const mark = watching.mark();
       const live = await liveFile();
-      const others = await rotatedFiles(live);
-      const isNext = (file: LocalFile): boolean =>
-        !passed.has(`${file.id} ${file.stamp}`) && !others.some((one) => `${one.name}.gz` === file.name);
-      const file = others.find(isNext) ?? live;
+      const file = (await rotatedFiles(live)).find(({ id, stamp }) => !passed.has(`${id} ${stamp}`)) ?? live;
       const opened = file && (await OpenFile.open(file));
       if (!file || !opened) {
         await watching.since(mark, lookEveryMs, signal);
         continue;
       }
       try {
-        const isGiven = opened.isGzip || (opened.container === undefined && (await hasLine(file, opened)));
-        if (isGiven) {
+        const line = opened.isGzip || opened.container !== undefined ? noBytes : await firstLine(file, opened);
+        if (line.length > 0) {
+          const id = `${file.id} line ${prefixOf(line)}`;
           const endsAt = async (length: number): Promise<boolean> =>
             (await opened.now()).size >= length && !(await hasText(opened, length, Infinity));
-          yield { file, opened, isLive: file.id === live?.id, endsAt, read: () => read(file, opened) };
+          yield { file, id, opened, isLive: file.id === live?.id, endsAt, read: () => read(file, opened) };
         }
         passed.add(`${file.id} ${(await opened.now()).stamp}`);
       } finally {
@@ -189,6 +191,7 @@ export async function* followLog(
   }
 }
 
+const noBytes = Buffer.alloc(0);
 const zeros = Buffer.alloc(65_536);
 const firstBlock = 1;
 
