@@ -31,7 +31,8 @@ describe("a fleet where one deploy lacks a handler", () => {
     await eventually(() => expect(takes.length).toBeGreaterThanOrEqual(3));
     expect(takes[2]! - takes[0]!).toBeGreaterThanOrEqual(2 * 250);
     queue.work({ invoice: invoices.handler, mail: mails.handler }, { concurrency: 20 });
-    await invoices.until(500);
+    // Each pass doubles the delay of a job, up to a minute.
+    await invoices.until(500, 45_000);
     await fixture.untilEmpty();
     expect([new Set(invoices.data).size, new Set(mails.data).size]).toEqual([500, 500]);
     expect(new Set([...invoices.jobs, ...mails.jobs].map(({ attempt, snoozes }) => attempt + snoozes))).toEqual(
