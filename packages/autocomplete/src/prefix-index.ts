@@ -1,6 +1,7 @@
 import { KitError, type RedisLike } from "@kit/core";
 import {
   type CloseOptions,
+  holdErrors,
   newToken,
   ObjectLife,
   resolve,
@@ -254,6 +255,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    */
   async rebuild(entries: Source<Entry<Payload>>, options: RebuildOptions<Payload> = {}): Promise<RebuildResult> {
     const { allowEmpty, ...resolved } = resolve("options", options, rebuildRules) as RebuildOptions<Payload>;
+    holdErrors(entries);
     return await this.#run("rebuild", async () => {
       const token = newToken();
       await this.#maintenance.stage(token, resolved.signal);

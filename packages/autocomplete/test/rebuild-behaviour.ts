@@ -1,3 +1,4 @@
+import { Readable } from "node:stream";
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import { guardUsers, lapse, type Login, onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
@@ -125,6 +126,11 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
       await old.put({ id: "1", text: "Joé Ann" });
       expect(texts(await old.suggest("joe"))).toEqual(["Joé Ann"]);
       await whole();
+    });
+
+    it("rejects with the error of a stream that fails before it is read", async () => {
+      const rows = Readable.from(newNames).destroy(new Error("no such table"));
+      expect(String(await rejection(fixture.index({ shards }).rebuild(rows)))).toBe("Error: no such table");
     });
 
     it("ends when another one takes its place, and leaves nothing", async () => {

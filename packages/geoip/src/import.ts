@@ -1,5 +1,5 @@
 import type { RedisLike } from "@kit/core";
-import { attach, defaultsOf, resolve, traced } from "@kit/core/toolkit";
+import { attach, defaultsOf, holdErrors, resolve, traced } from "@kit/core/toolkit";
 import { VersionBuilder } from "./builder.js";
 import { GeoIpImportError, GeoIpStagingError } from "./errors.js";
 import { geoIpKeys } from "./keys.js";
@@ -87,6 +87,7 @@ export const importGeoIp = async (
   const given: unknown = source;
   if (typeof given !== "object" || given === null)
     throw new TypeError("Expected `source` to be geoLite2(), dbIp() or an iterable of ranges");
+  holdErrors(source);
   const { signal, deadlineMs } = settings;
   signal?.throwIfAborted();
   return await withCommands("import", redis, database, settings, async (commands) => {

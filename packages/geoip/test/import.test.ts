@@ -140,6 +140,8 @@ describe("an import", () => {
     // It fails before it is read.
     await eventually(() => expect(stream.errored).not.toBeNull());
     expect(await rejection(fixture.import(source))).toMatchObject({ file: "none.csv" });
+    const ranges = Readable.from([{}]).destroy(new Error("no such table"));
+    expect(String(await rejection(fixture.import(ranges)))).toBe("Error: no such table");
     expect(await rejection(fixture.import(dbIp(Readable.from(["1,2"]))))).toMatchObject({ file: "stream", row: 1 });
     for (const wrong of [undefined, null, 7, {}, { stream: "text" }, { name: "a", stream: undefined }])
       expect(String(await rejection(fixture.import(dbIp(wrong as never))))).toMatch(
