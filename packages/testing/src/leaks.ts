@@ -22,7 +22,7 @@ const RUNNER_TIMER_RUNS_MS = 50;
  * a file between its tests; one more timer at the start of a test counts as the runner's.
  */
 export class TimerWatch {
-  // Of all `useRedis` in a file: whose timer it is, nobody can tell, so the one whose test ends last looks.
+  // A timer does not show which `useRedis` of a file it belongs to. So only the last one to end its test looks.
   static readonly #running = new Set<TimerWatch>();
 
   #resting: number | undefined;

@@ -84,8 +84,8 @@ const READY_TIMEOUT_MS = 15_000;
  *
  * Call it before the file's own hooks: Vitest runs `afterEach` hooks in reverse order, so that its checks come last.
  * Jest and node:test run them as given, and Vitest runs `onTestFinished` after them all; there, close by `defer`.
- * Tests of one file that run at the same time would see each other's leaks. Several `useRedis` may share a file; the one called
- * first looks for timers.
+ * Tests of one file that run at the same time would see each other's leaks. If a file calls
+ * `useRedis` several times, only the last one to end its test looks for timers.
  *
  * @example
  * import * as vitest from "vitest";
