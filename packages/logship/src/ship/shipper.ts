@@ -30,6 +30,9 @@ import { type ByteSource, fileSource, type Source } from "./source.js";
 import { type ShippedFile, type ShipProgress, transfer, type TransferEvents } from "./transfer.js";
 import { writableTo } from "./writable.js";
 
+/** How often a file that changes at each look is looked for. */
+const mostTries = 5;
+
 /** Events of a shipper. */
 export interface ShipperEvents {
   /** Chunks were committed. */
@@ -103,7 +106,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     const opened = await OpenFile.open(found, true);
     if (!opened) return undefined;
     const { name } = found;
-    // What is written from now on belongs to the next call: the identity is that of the text so far.
+    // Text that is written from now on belongs to the next call: the identity covers the text so far.
     const file = { ...found, ...opened.was };
     try {
       const codec = passThrough ? "member" : this.#resolved.codec;
@@ -137,9 +140,12 @@ export class Shipper extends LogObject<ShipperEvents> {
       try {
         let file: LocalFile | undefined = { name, ...listed };
         let done: ShippedFile | undefined;
-        // Another file, or a link out of the directory, may have the name since.
-        while (file && !(done = await this.#add(file, { passThrough, signal })))
-          file = (await list(name)).find((one) => one.name === name);
+        for (let tries = 0; file && !done; tries++) {
+          if (tries === mostTries) throw changedError(name);
+          done = await this.#add(file, { passThrough, signal });
+          // Another file, or a link out of the directory, may have the name since.
+          if (!done) file = (await list(name)).find((one) => one.name === name);
+        }
         if (done) shipped.push(done);
       } catch (error) {
         if (this.#resolved.onBadData === "error" || !isAboutContent(error)) throw error;
