@@ -119,6 +119,7 @@ describe("After a sale", () => {
     const market = new Market(shop.redis, lock, "main");
     expect(await market.buy("lock", purchase, "u101")).toMatchObject({ kind: "sold" });
     const order = orderId(purchase);
+    expect(await shop.redis.exists(keys.order(order))).toBe(0);
     await eventually(async () => expect(await shop.redis.hget(keys.order(order), "done:charge")).not.toBeNull(), slow);
     await lock.close();
   });
