@@ -3,7 +3,7 @@ import type { RedisArgument } from "@kit/core";
 import { newToken } from "@kit/core/toolkit";
 import { GeoIpImportError } from "./errors.js";
 import type { Part } from "./keys.js";
-import { encodeBlock, encodePageIndex, encodePage, fieldsPerShard, maxBlockBytes, recordsPerPage } from "./pages.js";
+import { encodeBlock, encodePageIndex, encodePage, fieldsPerShard, recordsPerPage } from "./pages.js";
 import type { NamesByLocale, Place, StoredNames, StoredPlace } from "./place.js";
 import { type Overlap, RangeFolder } from "./ranges.js";
 import type { ActivateOptions, GeoIpCommands, Manifest } from "./commands.js";
@@ -90,7 +90,7 @@ class BlockWriter {
     if (!block)
       throw new GeoIpImportError(
         { file: "the source" },
-        `${String(this.#entries.length)} places in a row have more than ${String(maxBlockBytes)} bytes of JSON. Shorten their texts`,
+        `${String(this.#entries.length)} places in a row have more than 1 MiB of JSON`,
       );
     this.#shards.add(block);
     this.#entries = [];

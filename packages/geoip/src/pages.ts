@@ -27,7 +27,7 @@ export const isIntact = (bytes: Buffer): boolean =>
   bytes.length > crcBytes && bytes.readUInt32BE(0) === crc32(bytes.subarray(crcBytes));
 
 /** The most bytes of JSON in a block: a look-up decodes one on the event loop. Usual ones have a few KiB. */
-export const maxBlockBytes: number = 1_024 * 1_024;
+const maxBlockBytes = 1_048_576;
 
 /** A block of entries in JSON, compressed: most of their bytes repeat, above all field names. Undefined if it is too large. */
 export const encodeBlock = (entries: readonly string[]): Buffer | undefined => {
