@@ -53,7 +53,7 @@ describe.runIf(typeof built !== "string")("The shims", () => {
     const delay = new ControlFile(join(notes, "delay"));
     const env = { LD_PRELOAD: powerCut, KIT_POWER_CUT: notes };
     await using server = await startRedis({ persistence: "always", env });
-    // Microseconds: a sync takes far longer than all else between two writes, also on a busy machine.
+    // Microseconds: a sync takes far longer than all else between two writes.
     delay.set(20_000n);
     const [node] = server.nodes;
     if (!node) throw new Error("There is no server");
@@ -61,12 +61,13 @@ describe.runIf(typeof built !== "string")("The shims", () => {
     for (let cut = 0; cut < 20 && cutBytes === 0; cut++) {
       // It ends with the server, and says so to who waits.
       const client = server.client({ retryStrategy: () => null });
+      // Before the writes: a reply to this comes just after a sync, when nothing is unsynced.
+      const file = await appendFile(node);
       let acknowledged = 0;
       const writing = (async () => {
         for (;;) acknowledged = await client.incr("count");
       })().catch(() => undefined);
       await new Promise((resolve) => setTimeout(resolve, 20 + 7 * cut));
-      const file = await appendFile(node);
       await node.kill();
       await writing;
       cutBytes += cutToSynced(file, notes, 0);
