@@ -188,6 +188,7 @@ export const connect = async (
   const asksItself = settings.enableReadyCheck ?? !!(nodes ?? settings.sentinels);
   // Loading ioredis costs 30–45 ms, and seconds on a slow disk. That time is not the server's.
   const ioredis = await import("ioredis").catch(notInstalled);
+  const startedAt = performance.now();
   const deadline = Deadline.in(deadlineMs);
   const client = mask(
     detached(() => make(ioredis, place, { ...settings, enableReadyCheck: asksItself }, options.cluster)),
@@ -205,6 +206,7 @@ export const connect = async (
     await firstReady(
       client,
       place,
+      startedAt,
       deadline,
       signal,
       !givenUrl && address === addressText({ nodes, settings: addressed }),
@@ -314,12 +316,12 @@ const untilLoaded = async (
 const firstReady = (
   client: RedisLike,
   target: Target,
+  startedAt: number,
   deadline: Deadline,
   signal: AbortSignal | undefined,
   isFromEnvironment: boolean,
 ): Promise<void> => {
   const address = addressText(target);
-  const startedAt = performance.now();
   let lastError: unknown;
   return settled<void>(
     { deadline, signal },
