@@ -3,6 +3,9 @@ import {
   link,
   mkdir,
   open,
+  readdir,
+  readFile,
+  readlink,
   rename,
   rm,
   symlink,
@@ -12,6 +15,7 @@ import {
   writeFile,
 } from "node:fs/promises";
 import { join } from "node:path";
+import { gzipSync } from "node:zlib";
 import { eventually, useRedis } from "@kit/testing";
 import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
@@ -50,6 +54,9 @@ const collecting = (): { readonly lines: string[]; readonly files: string[] } =>
   receiver.run((lines) => void found.lines.push(...lines)).catch(() => undefined);
   return found;
 };
+
+const text = (from: number, to: number): string =>
+  Array.from({ length: to - from }, (_, index) => `line ${String(from + index)}\n`).join("");
 
 const soon = async (check: () => void): Promise<void> => await eventually(check, { timeoutMs: 100_000 });
 
@@ -157,6 +164,71 @@ describe("following a log", () => {
     await soon(() => expect(got.lines.at(-1)).toBe("after the deletion"));
     expect(errors).toEqual([]);
     await stop();
+  });
+
+  it("continues after a stop in which the file that it was shipping was rotated away and compressed", async () => {
+    const path = join(await fixture.directory(), "app.log");
+    await writeFile(`${path}.4.gz`, gzipSync(text(400, 410)));
+    await utimes(`${path}.4.gz`, 999, 999);
+    await writeFile(path, text(0, 10));
+    const first = following(path);
+    const got = collecting();
+    await soon(() => expect(got.lines).toHaveLength(10));
+    await first.stop();
+    await appendFile(path, text(10, 15));
+    for (const [at, name] of [".3.gz", ".2.gz"].entries()) {
+      await writeFile(`${path}${name}`, gzipSync(await readFile(path)));
+      // Rotations are not within one tick of the file system's clock, which orders the files.
+      await utimes(`${path}${name}`, 1_000 + at, 1_000 + at);
+      await unlink(path);
+      await writeFile(path, text(15 + 10 * at, 25 + 10 * at));
+    }
+    const second = following(path, { rotated: /^app\.log\.\d/ });
+    await soon(() => expect(textOf(got.lines)).toBe(text(0, 35)));
+    await second.stop();
+    expect(second.errors).toEqual([]);
+  });
+
+  it.skipIf(process.platform !== "linux")("knows a gzip file that was empty when it was opened", async () => {
+    const path = join(await fixture.directory(), "app.log");
+    const gzip = `${path}.2.gz`;
+    await writeFile(gzip, "");
+    await writeFile(path, text(0, 10));
+    const { stop, errors } = following(path, { quietMs: 600_000 });
+    const got = collecting();
+    const isOpen = async (): Promise<void> => {
+      const handles = (await readdir("/proc/self/fd")).map((handle) => readlink(`/proc/self/fd/${handle}`));
+      expect((await Promise.allSettled(handles)).map((handle) => "value" in handle && handle.value)).toContain(gzip);
+    };
+    await eventually(isOpen);
+    await writeFile(gzip, gzipSync(text(0, 10_000)));
+    await soon(() => expect(got.lines.length).toBeGreaterThan(0));
+    await soon(() => expect(textOf(got.lines)).toBe(text(0, 10)));
+    await stop();
+    expect(errors).toEqual([]);
+  });
+
+  it("ships each file of a log whose first line is always the same, though inodes are used again and a file had only that", async () => {
+    const path = join(await fixture.directory(), "app.log");
+    const header = "time,level,text\n";
+    await writeFile(path, header);
+    const { stop, errors } = following(path);
+    const got = collecting();
+    for (let period = 0; period < 5; period++) {
+      const inTime = period === 1 ? "" : text(10 * period, 10 * period + 10);
+      await appendFile(path, inTime);
+      await soon(() => expect(textOf(got.lines).endsWith(inTime || header)).toBe(true));
+      const files = got.files.length;
+      await rename(path, `${path}.1`);
+      // A new file gets the inode that was freed last.
+      await soon(() => expect(got.files).toHaveLength(files + 1));
+      await writeFile(`${path}.2.gz`, gzipSync(await readFile(`${path}.1`)));
+      await unlink(`${path}.1`);
+      await writeFile(path, header);
+    }
+    expect(got.lines.filter((line) => line !== header.trimEnd())).toHaveLength(40);
+    await stop();
+    expect(errors).toEqual([]);
   });
 
   it("follows a link to another directory, from which no events come, and the link's next target", async () => {

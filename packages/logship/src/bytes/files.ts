@@ -30,6 +30,9 @@ const firstReadBytes = 131_060;
 const readBytes = 4 * firstReadBytes;
 /** How many of the first text bytes distinguish a file from another one in the same inode. */
 const prefixBytes = 1_024;
+
+/** So many first bytes show in which way a content is compressed. */
+export const magicBytes = 8;
 /** Each read begins with so many bytes of the one before. */
 const overlapBytes = 256;
 const noBytes: Buffer = Buffer.alloc(0);
@@ -183,7 +186,7 @@ export class OpenFile {
     try {
       const was = factsOf(await handle.stat({ bigint: true }));
       if (was.id === file.id && bornOf(was.stamp) === bornOf(file.stamp)) {
-        const { buffer, bytesRead } = await handle.read(Buffer.alloc(8), 0, 8, 0);
+        const { buffer, bytesRead } = await handle.read(Buffer.alloc(magicBytes), 0, magicBytes, 0);
         return new OpenFile(handle, file.name, buffer.toString("hex", 0, bytesRead), was, isLimited);
       }
     } catch (error) {
@@ -295,7 +298,7 @@ export class OpenFile {
 }
 
 /** Length and hash of the first bytes of a file. */
-export const prefixOf = (head: Buffer): string =>
+const prefixOf = (head: Buffer): string =>
   `${String(head.length)}-${createHash("sha256").update(head).digest("hex").slice(0, 24)}`;
 
 /** The prefixes of a head, the longest first: all of it, or its whole lines if the file may have less, and each number of lines. */

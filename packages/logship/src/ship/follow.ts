@@ -7,9 +7,9 @@ import {
   listFiles,
   type LocalFile,
   localFile,
+  magicBytes,
   matches,
   OpenFile,
-  prefixOf,
   type SkippedLink,
 } from "../bytes/files.js";
 import { textEnd } from "../bytes/lines.js";
@@ -57,8 +57,6 @@ class DirectoryWatch {
 /** One file of a log. */
 export interface FollowedFile {
   readonly file: LocalFile;
-  /** An identity that survives renaming: device, inode and the hash of its first line. */
-  readonly id: string;
   /** Whether it is the file that is being written. */
   readonly isLive: boolean;
   readonly opened: OpenFile;
@@ -82,7 +80,7 @@ export interface FollowedLog {
 
 /**
  * The files of the log at `path`: those that have been rotated away, oldest first, then the current one, and the next one once that has been rotated
- * away and read to its end. Each can be read until the next one is requested. Compressed files are left out: they are copies of plain ones.
+ * away and read to its end. Each can be read until the next one is requested. A gzip file is complete: it is given once its plain form is gone.
  */
 export async function* followLog(
   { path, rotated, quietMs, onSkipped }: FollowedLog,
@@ -134,16 +132,15 @@ export async function* followLog(
     }
   };
 
-  /** The first line, or its first KiB. Only a file that has ended may give less, or nothing. */
-  const firstLine = async (file: LocalFile, opened: OpenFile): Promise<Buffer> => {
+  /** Waits for the first line, or its first KiB. Only a file that has ended may have less, or nothing. */
+  const hasLine = async (file: LocalFile, opened: OpenFile): Promise<boolean> => {
     for (;;) {
-      let line = Buffer.alloc(0);
+      let length = 0;
       for await (const block of opened.read(0)) {
-        const feed = block.indexOf("\n");
-        line = Buffer.concat([line, feed < 0 ? block : block.subarray(0, feed + 1)]).subarray(0, mostOfFirstLine);
-        if (feed >= 0 || line.length === mostOfFirstLine) return line;
+        length += block.length;
+        if (block.includes("\n") || length >= mostOfFirstLine) return true;
       }
-      if (!(await hasGrown(file, opened, line.length))) return line;
+      if (!(await hasGrown(file, opened, length))) return length > 0;
     }
   };
 
@@ -167,21 +164,26 @@ export async function* followLog(
     for (;;) {
       const mark = watching.mark();
       const live = await liveFile();
-      const file = (await rotatedFiles(live)).find(({ id, stamp }) => !passed.has(`${id} ${stamp}`)) ?? live;
+      const others = await rotatedFiles(live);
+      const isNext = (file: LocalFile): boolean =>
+        !passed.has(`${file.id} ${file.stamp}`) && !others.some((one) => `${one.name}.gz` === file.name);
+      const file = others.find(isNext) ?? live;
       const opened = file && (await OpenFile.open(file));
       if (!file || !opened) {
         await watching.since(mark, lookEveryMs, signal);
         continue;
       }
       try {
-        const line = opened.isGzip || opened.container !== undefined ? noBytes : await firstLine(file, opened);
-        if (line.length > 0) {
-          const id = `${file.id} line ${prefixOf(line)}`;
+        const isGiven = opened.isGzip || (opened.container === undefined && (await hasLine(file, opened)));
+        // It was opened before it had the bytes that show whether it is gzip.
+        if (opened.was.size < magicBytes && (await opened.now()).size > opened.was.size) continue;
+        if (isGiven) {
           const endsAt = async (length: number): Promise<boolean> =>
             (await opened.now()).size >= length && !(await hasText(opened, length, Infinity));
-          yield { file, id, opened, isLive: file.id === live?.id, endsAt, read: () => read(file, opened) };
+          yield { file, opened, isLive: file.id === live?.id, endsAt, read: () => read(file, opened) };
         }
-        passed.add(`${file.id} ${(await opened.now()).stamp}`);
+        // A gzip file that has changed since may have been opened while it was written.
+        passed.add(`${file.id} ${(opened.isGzip ? opened.was : await opened.now()).stamp}`);
       } finally {
         await opened.close();
       }
@@ -191,7 +193,6 @@ export async function* followLog(
   }
 }
 
-const noBytes = Buffer.alloc(0);
 const zeros = Buffer.alloc(65_536);
 const firstBlock = 1;
 

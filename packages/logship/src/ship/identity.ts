@@ -23,26 +23,26 @@ interface Shipped extends Known {
 /** How to look for the identity of a file. */
 interface Looking {
   readonly signal: AbortSignal;
-  /** The identity of a file of a log that is followed. */
-  readonly line?: string;
+  /** Of a file of a log that is followed: whether it is being written, was rotated away, or only matters if it continues an open source. */
+  readonly log?: "live" | "rotated" | "continued";
   /** Called with the name of an equal file that is there, or the identity of a longer one that is gone. */
   readonly onCopy: (of: string) => void;
 }
 
 /**
  * The identity by which the channel knows a file, perhaps from when it had fewer lines, or from when another file had its content; otherwise the
- * first of its own ones.
+ * first of its own ones. Undefined if the file should continue an open source, and continues none.
  */
 export const identityOf = async (
   connection: LogConnection,
   file: LocalFile,
   opened: OpenFile,
   looking: Looking,
-): Promise<string> => {
-  const { signal, line } = looking;
+): Promise<string | undefined> => {
+  const { signal, log } = looking;
   const { beginnings } = await opened.identify("");
   const container = `${file.id}.${String(bornOf(file.stamp))}`;
-  const own = line === undefined ? beginnings.map((beginning) => `${container} ${beginning}`) : [line];
+  const own = beginnings.map((beginning) => `${container} ${beginning}`);
   const fields = [...own, ...beginnings.map((beginning) => `text ${beginning}`)];
   const found = await connection.fields("sources", fields, signal);
   const index = own.findIndex((_, at) => found[at] !== null);
@@ -51,7 +51,7 @@ export const identityOf = async (
   const alike = new Set([...like, ...others.flat()]);
   const twin =
     alike.size > 0 ? await sourceLike(connection, file, opened, [...alike], new Set(like), looking) : undefined;
-  return twin ?? own[0]!;
+  return twin ?? (log === "continued" ? undefined : own[0]!);
 };
 
 /** Finds the source whose shipped text the file begins with, among those that begin like it. */
@@ -61,7 +61,7 @@ const sourceLike = async (
   opened: OpenFile,
   sources: readonly string[],
   like: ReadonlySet<string>,
-  { signal, onCopy }: Looking,
+  { signal, log, onCopy }: Looking,
 ): Promise<string | undefined> => {
   const near = await listFiles(dirname(file.path), undefined, "natural");
   const [texts, bytes]: [Shipped[], Shipped[]] = [[], []];
@@ -82,17 +82,19 @@ const sourceLike = async (
       isLike: like.has(source),
     };
     // A source without committed text cannot be compared.
-    if (known.offset > 0) (isBytes ? bytes : texts).push(known);
+    if (known.offset > 0 && !(known.isDone && log === "continued")) (isBytes ? bytes : texts).push(known);
   }
   for (const [known, text] of [
     [texts, opened.text()],
     [bytes, opened.read(0)],
   ] as const) {
     const { twin, hasMore, held, end } = await twinOf(file, text, known, signal);
-    if (twin?.isDone && hasMore) throw changedError(file.name);
-    if (twin) return twin.source;
-    const of = held?.name ?? longerOf(known, end)?.source;
-    if (of !== undefined) onCopy(of);
+    // A log's file begins with what a former one had, as a header, more often than a former one grows in another inode.
+    const isNext = twin?.isDone && (hasMore ? log !== undefined : log === "live");
+    if (twin?.isDone && hasMore && !isNext) throw changedError(file.name);
+    if (twin && !isNext) return twin.source;
+    const of = held?.name ?? (twin ?? longerOf(known, end))?.source;
+    if (of !== undefined && log !== "continued") onCopy(of);
   }
   return undefined;
 };

@@ -1,7 +1,7 @@
 import { basename } from "node:path";
 import { Writable } from "node:stream";
 import type { KitError, RedisLike } from "@kit/core";
-import { holdErrors, type MetricSample, newToken, resolve, textOption } from "@kit/core/toolkit";
+import { holdErrors, type MetricSample, newToken, resolve, textOption, withCaller } from "@kit/core/toolkit";
 import { changedError, listFiles, type LocalFile, localFile, OpenFile, type SkippedLink } from "../bytes/files.js";
 import { deleteChannel, dropConsumer, metricsOf, statusOf } from "../commands.js";
 import { LogConnection } from "../connection.js";
@@ -48,8 +48,8 @@ export interface ShipperEvents {
   /** A file of a directory was left out because of `onBadData`. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /**
-   * A file is equal to another one that is there, or it has the first KiB of a longer one that is gone; `of` is the name of the former, the identity
-   * of the latter. The file is shipped, too: if it is a copy or an earlier state, consumers get its lines twice.
+   * A file is equal to another one that is there, or it has the first KiB of a longer one that is gone, or it is a file of a log that is followed and
+   * begins with all of one that is gone; `of` is the name of one that is there, the identity of one that is gone. The file is shipped, too: if it is a copy or an earlier state, consumers get its lines twice.
    */
   readonly copy: [fact: { readonly file: string; readonly of: string }];
   /**
@@ -114,7 +114,7 @@ export class Shipper extends LogObject<ShipperEvents> {
         fileSource(
           file,
           opened,
-          id ?? (await identityOf(this.#connection, file, opened, { signal: linked, onCopy: this.#copyOf(name) })),
+          id ?? (await identityOf(this.#connection, file, opened, { signal: linked, onCopy: this.#copyOf(name) }))!,
           codec,
         ),
       );
@@ -188,7 +188,8 @@ export class Shipper extends LogObject<ShipperEvents> {
   /**
    * Ships a log as it grows, through rotations that rename its file: first the rotated files, oldest first, then everything that is written, until
    * `signal` aborts. A file is recognised under each of its names. Its tail is shipped before the next file begins, and then it is sealed. Another
-   * call, also in another process, continues where this one ended. Gzip files are left out.
+   * call, also in another process, continues where this one ended. Gzip files are left out, except one that has the rest of an open file, and those after
+   * it: they are shipped; one that is damaged is a `damaged` event.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the log was truncated or written over; for a file that was rotated away it is an `error` event.
    * @throws as `add`, except that it waits for a file at `path` if there is none.
@@ -209,22 +210,32 @@ export class Shipper extends LogObject<ShipperEvents> {
     const { signal, unlink } = this.#connection.link(ended);
     const { codec } = this.#resolved;
     let isFurther = false;
+    // Once a gzip file had text that is missing, those after it have, too.
+    let isBehind = false;
     try {
-      for await (const { file, id: line, opened, isLive, endsAt, read } of followLog(log, signal)) {
+      for await (const { file, opened, isLive, endsAt, read } of followLog(log, signal)) {
         const { name } = file;
+        const { isGzip } = opened;
+        const role = isLive ? "live" : isGzip && !isBehind ? "continued" : "rotated";
         try {
-          const { wasShipped, textBytes } = await this.#ship(name, signal, async (linked) => {
-            const find = (): Promise<string> =>
-              identityOf(this.#connection, file, opened, { signal: linked, line, onCopy: this.#copyOf(name) });
-            const id = await (isFurther ? this.#connection.persist(find, linked) : find());
-            const source = { id, name, codec, totalBytes: undefined, read, isRepeatable: true, isFurther };
-            isFurther = true;
-            return source;
+          const looking = { signal, log: role, onCopy: this.#copyOf(name) } as const;
+          const find = (): Promise<string | undefined> => identityOf(this.#connection, file, opened, looking);
+          const id = await (isFurther ? this.#connection.persist(find, signal) : find());
+          if (id === undefined) continue;
+          const { wasShipped, textBytes } = await this.#ship(name, signal, () => {
+            const source = isGzip
+              ? fileSource(file, opened, id, codec)
+              : { id, name, codec, totalBytes: undefined, read, isRepeatable: true };
+            return { ...source, isFurther };
           });
-          if ((wasShipped && isLive) || !(await endsAt(textBytes))) throw changedError(name);
+          isFurther = true;
+          isBehind ||= isGzip;
+          if ((wasShipped && isLive) || !(isGzip || (await endsAt(textBytes)))) throw changedError(name);
         } catch (error) {
-          if (isLive || !(error instanceof LogshipError) || error.code !== "KIT_LOGSHIP_CHANGED") throw error;
-          this.emit("error", error);
+          if (isGzip && !isLive && isAboutContent(error)) this.emit("damaged", damageOf(name, error));
+          else if (!isLive && error instanceof LogshipError && error.code === "KIT_LOGSHIP_CHANGED")
+            this.emit("error", error);
+          else throw withCaller(error);
         }
       }
       throw signal.reason as Error;
