@@ -96,6 +96,27 @@ describe("a job knows a file by the text that it counted", () => {
     },
   );
 
+  it("for as many commands when all files have one header", async () => {
+    const commands = async (): Promise<number> => {
+      const stats = String(await redis.server.call("INFO", "commandstats"));
+      return [...stats.matchAll(/calls=(\d+)/g)].reduce((sum, [, calls]) => sum + Number(calls), 0);
+    };
+    const costs: number[][] = [];
+    for (const begin of ["#".repeat(2_000), ""]) {
+      const directory = await fixture.directory();
+      const files = Array.from({ length: 60 }, (_, index) => [begin, lines[index]!].filter(Boolean));
+      for (const [index, file] of files.entries())
+        await writeFile(join(directory, `${String(index)}.log`), textOf(file));
+      const before = await commands();
+      await fixture.job({ directory }).run(() => undefined);
+      const between = await commands();
+      await fixture.shipper().addDirectory(directory);
+      costs.push([between - before, (await commands()) - between]);
+    }
+    const [withHeader, without] = costs;
+    for (const [index, cost] of withHeader!.entries()) expect(cost).toBeLessThan(1.5 * without![index]!);
+  });
+
   it("and counts all of another text, which begins in the same way and is longer", async () => {
     const { path, run, counted } = await job();
     const header = "#".repeat(2_000);

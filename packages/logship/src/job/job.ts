@@ -265,10 +265,12 @@ export class LogJob extends Processor<JobEvents> {
     { signal, skipped, alike }: Run,
   ): Promise<Refused | { readonly content: string; readonly position: string; readonly from: string }> {
     const known: (scripts.Alike & Known & { readonly other: LocalFile | undefined })[] = [];
-    for (const one of contents) {
-      const holder = files.find((listed) => listed.file.id === one.file && one.file !== file.id)?.file;
-      const facts = [`${one.file}:content`, `${one.file}:stamp`];
-      const [content, stamp] = holder ? await this.#commands.facts(facts, signal) : [];
+    const others = new Map(files.filter((one) => one.file.id !== file.id).map((one) => [one.file.id, one.file]));
+    const facts = contents.flatMap((one) => [`${one.file}:content`, `${one.file}:stamp`]);
+    const found = contents.some((one) => others.has(one.file)) ? await this.#commands.facts(facts, signal) : [];
+    for (const [index, one] of contents.entries()) {
+      const holder = others.get(one.file);
+      const [content, stamp] = found.slice(2 * index, 2 * index + 2);
       // An inode that has another content, or is used again, does not count.
       const isThere = holder && (content ?? one.file) === one.content && bornOf(stamp ?? "") === bornOf(holder.stamp);
       const other = isThere ? holder : undefined;

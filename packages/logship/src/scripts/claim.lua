@@ -42,6 +42,8 @@ local beginning = { unpack(ARGV, 13) }
 
 -- Libraries
 
+--- Contents whose facts one command reads.
+local mostAsked = 1000
 local layout = redis.call('HGET', job, 'layout')
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was written by a newer version') end
 local isSame, isReplaced = likeness == 1, likeness == -1
@@ -66,19 +68,32 @@ if content ~= '' then
   id, record = content, recordOf(content)
   if record[2] ~= position then return { 0, 0 } end
 elseif not isSame or (record[5] or file) ~= file then
-  local reply = { 2, '\n' }
+  local ids, likes, starts = {}, {}, {}
   local function compare(other, isLike)
-    if string.find(reply[2], '\n' .. other .. '\n', 1, true) then return end
-    reply[2] = reply[2] .. other .. '\n'
-    local facts = recordOf(other)
-    local known = isLike and redis.call('HGET', progress, other .. ':name') or ''
-    reply[#reply + 1] = { other, facts[2], facts[5] or other, facts[6], leftOf(other), known }
+    if likes[other] ~= nil then return end
+    ids[#ids + 1], likes[other] = other, isLike
   end
-  if isSame then compare(id) end
-  for i, start in ipairs(beginning) do
-    for other in string.gmatch(redis.call('HGET', progress, 'content ' .. start) or '', '[^\n]+') do compare(other, i == 1) end
+  if isSame then compare(id, false) end
+  for i, start in ipairs(beginning) do starts[i] = 'content ' .. start end
+  for i, all in ipairs(#starts > 0 and redis.call('HMGET', progress, unpack(starts)) or {}) do
+    for other in string.gmatch(all or '', '[^\n]+') do compare(other, i == 1) end
   end
-  if reply[2] ~= '\n' and reply[2] ~= others then return reply end
+  local listed = table.concat(ids, '\n')
+  local reply = { 2, listed }
+  for first = 1, listed ~= others and #ids or 0, mostAsked do
+    local some = { unpack(ids, first, math.min(first + mostAsked - 1, #ids)) }
+    local fields = {}
+    for _, other in ipairs(some) do
+      for _, fact in ipairs({ ':position', ':file', ':state', ':name' }) do fields[#fields + 1] = other .. fact end
+    end
+    local facts = redis.call('HMGET', progress, unpack(fields))
+    for i, other in ipairs(some) do
+      local at, last, state, known = unpack(facts, 4 * i - 3, 4 * i)
+      local left = state == 'done' and 0 or leftOf(other)
+      reply[#reply + 1] = { other, at, last or other, state, left, likes[other] and known or '' }
+    end
+  end
+  if #reply > 2 then return reply end
 end
 if from ~= '' or content == '' then
   -- The content that the file had before stays known: another file may have it now.

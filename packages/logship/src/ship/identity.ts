@@ -65,14 +65,17 @@ const sourceLike = async (
 ): Promise<string | undefined> => {
   const near = await listFiles(dirname(file.path), undefined, "natural");
   const [texts, bytes]: [Shipped[], Shipped[]] = [[], []];
-  for (const [index, found] of (await connection.fields("sources", sources, signal)).entries()) {
-    const source = sources[index]!;
-    const [id = "", ...done] = found?.split(" ") ?? [];
-    const facts = ["text", "crc", "lines", "codec", "stored", "state"].map((fact) => `${id}:${fact}`);
-    const values = done.length > 0 ? done : await connection.fields("files", facts, signal);
+  const others = new Map(near.filter(({ id }) => id !== file.id).map((one) => [one.id, one]));
+  const found = (await connection.fields("sources", sources, signal)).map((value) => value?.split(" ") ?? []);
+  const isOpen = (values: readonly string[]): boolean => values.length < 2;
+  const names = ["text", "crc", "lines", "codec", "stored", "state"];
+  const open = found.filter(isOpen).flatMap(([id = ""]) => names.map((name) => `${id}:${name}`));
+  const facts = open.length > 0 ? await connection.fields("files", open, signal) : [];
+  for (const [index, source] of sources.entries()) {
+    const values = isOpen(found[index]!) ? facts.splice(0, names.length) : found[index]!.slice(1);
     const [text, crc, , codec, stored, state] = values;
     const isBytes = codec === "member";
-    const other = near.find(({ id: one }) => one !== file.id && one === source.split(/[. ]/, 1)[0]);
+    const other = others.get(source.split(/[. ]/, 1)[0]!);
     const known = {
       source,
       isDone: state !== "open",
