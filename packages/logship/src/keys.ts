@@ -27,7 +27,7 @@ const names = [
  * | Key | Type | Content | Life |
  * | --- | --- | --- | --- |
  * | `kit:logship:{name}:job` | hash | `layout`; `fence`: the last one; `result <key>` of each key with results; `sent <key>`: the last number given to a sink | permanent |
- * | `kit:logship:{name}:progress` | hash | of a file (`dev-inode`) `<file>:prefix`, `:content`, `:stamp` (size, times of change and creation); of a content `<content>:position`, `:seq`, `:fence`, `:op`, `:file` (the last one that had it), `:name`, `:lines`, `:state`, `:former` (what its file had before); `content <beginning>` → the contents that begin so | permanent |
+ * | `kit:logship:{name}:progress` | hash | of a file (`dev-inode`) `<file>:prefix`, `:content`, `:stamp` (size, times of change and creation); of a content `<content>:position`, `:seq`, `:fence`, `:op`, `:file` (the last one that had it), `:name`, `:lines`, `:state`, `:former` (what its file had before); `content <beginning>` → the contents that begin so; `name <name>` → the content that a file of this name had last, and its first line | permanent |
  * | `kit:logship:{name}:claims` | zset | content → the server's ms at which its worker's lease ends | until no file is claimed |
  * | `kit:logship:{name}:results:<r>` | hash, set or zset | the results named `r` | permanent, the user's |
  * | `kit:logship:{name}:sending:<r>` | hash | field → sum of the result `r`, on its way to a sink | until the sink has them |

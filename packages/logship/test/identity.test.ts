@@ -1,5 +1,5 @@
 import { appendFileSync, writeFileSync } from "node:fs";
-import { appendFile, copyFile, readdir, rename, truncate, writeFile } from "node:fs/promises";
+import { appendFile, copyFile, readdir, rename, truncate, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { useRedis } from "@kit/testing";
@@ -27,7 +27,7 @@ const job = async (
   const directory = await fixture.directory();
   const own = fixture.job({ directory, flushLines: 100, match: /^a\.log/, ...options });
   const events: unknown[] = [];
-  for (const event of ["gap", "copy", "damaged"] as const)
+  for (const event of ["gap", "copy", "damaged", "moved", "again"] as const)
     own.on(event, (fact) => void events.push({ event, ...fact }));
   return {
     job: own,
@@ -95,6 +95,32 @@ describe("a job knows a file by the text that it counted", () => {
       );
     },
   );
+
+  it("and says which lines count again when an edited file has replaced it", async () => {
+    const { path, events, run, counted } = await job();
+    await writeFile(path, textOf(lines.slice(0, 200)));
+    await run();
+    const edited = lines.slice(0, 200).with(150, `${lines[150]!} edited`);
+    await writeFile(`${path}.new`, textOf(edited));
+    await rename(`${path}.new`, path);
+    await run();
+    await run();
+    expect((await counted()).get(lines[0]!)).toBe("2");
+    expect(events).toEqual([{ event: "again", file: "a.log", to: Buffer.byteLength(textOf(lines.slice(0, 200))) }]);
+  });
+
+  it("and says which lines are left out when a file is equal to one that is gone", async () => {
+    const { path, events, run, counted } = await job();
+    await writeFile(`${path}.1`, textOf(lines.slice(0, 100)));
+    await run();
+    await writeFile(`${path}.2`, textOf(lines.slice(0, 100)));
+    await unlink(`${path}.1`);
+    await run();
+    await run();
+    expect(await counted()).toEqual(once(lines.slice(0, 100)));
+    const to = Buffer.byteLength(textOf(lines.slice(0, 100)));
+    expect(events).toEqual([{ event: "moved", file: "a.log.2", of: "a.log.1", to }]);
+  });
 
   it("for as many commands when all files have one header", async () => {
     const commands = async (): Promise<number> => {

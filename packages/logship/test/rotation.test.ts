@@ -408,6 +408,22 @@ describe("a shipper puts a line into the channel once", () => {
     expect(copies).toEqual([{ file: "a.log", of: expect.stringMatching(/^\S+ 1024-/) as string }]);
   });
 
+  it("and reports one that is equal to a shipped one that is gone, but not a compressed one", async () => {
+    const directory = await fixture.directory();
+    const shipper = fixture.shipper();
+    const moved: unknown[] = [];
+    shipper.on("moved", (fact) => moved.push(fact));
+    const text = textOf(lines.slice(0, 200));
+    await writeFile(join(directory, "a.log"), text);
+    await shipper.addDirectory(directory);
+    await replace(join(directory, "a.log"), text);
+    expect(await shipper.addDirectory(directory)).toMatchObject([{ wasShipped: true }]);
+    await writeFile(join(directory, "a.log.gz"), gzipSync(text));
+    await unlink(join(directory, "a.log"));
+    await shipper.addDirectory(directory);
+    expect(moved).toEqual([{ file: "a.log", of: expect.any(String) as string, to: Buffer.byteLength(text) }]);
+  });
+
   it("and refuses one that has grown in another container since it was shipped", async () => {
     const { shipper, path } = await ship();
     await writeFile(path, textOf(lines.slice(0, 300)));

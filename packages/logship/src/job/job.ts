@@ -1,23 +1,13 @@
 import { KitError, type RedisLike } from "@kit/core";
 import { newToken, resolve } from "@kit/core/toolkit";
 import { damageOf, isAboutContent, LogshipError } from "../errors.js";
+import { agreementOf, type Agreement, keyOf, retryMs } from "./agreement.js";
 import { type Claimed, type JobCommands, jobCommands, type Listed } from "./commands.js";
-import {
-  bornOf,
-  hasContent,
-  isPair,
-  type Known,
-  listFiles,
-  type LocalFile,
-  longerOf,
-  OpenFile,
-  type SkippedLink,
-  twinOf,
-} from "../bytes/files.js";
+import { bornOf, listFiles, type LocalFile, OpenFile, type SkippedLink } from "../bytes/files.js";
 import { LogConnection } from "../connection.js";
 import { type JobOptions, jobRules, type ResolvedJob, type RunOptions, runRules } from "../options.js";
 import { Processor } from "../process/processor.js";
-import { fileText, formatPosition, parsePosition, readingOf } from "../bytes/reading.js";
+import { fileText, parsePosition, readingOf } from "../bytes/reading.js";
 import { type CommitOperands, type LinesHandler, type Padding, runFile, type RunSummary } from "../process/runner.js";
 import type * as scripts from "../scripts/index.js";
 import { linkedSignal, type LinkedSignal, inParallel } from "../signals.js";
@@ -46,6 +36,16 @@ export interface JobEvents {
    * too: if it is a copy or an earlier state, its lines count twice.
    */
   readonly copy: [fact: { readonly file: string; readonly of: string }];
+  /**
+   * A file has the text that another one had up to `to`, and that is gone: `of` is its name. Nothing counts again up to there. So it is when a file is
+   * replaced by itself or moved to another disk; if the two are equal only by chance, those lines are left out. A compressed file is no such event.
+   */
+  readonly moved: [fact: { readonly file: string; readonly of: string; readonly to: number }];
+  /**
+   * A file has the name and the first line of one that is gone, and another text; of the former one `to` text bytes are counted. It counts from its
+   * beginning: if it is the same file, edited, its lines count again. Emitted at the end of a run.
+   */
+  readonly again: [fact: { readonly file: string; readonly to: number }];
   /** Zero bytes before a line were dropped: a file that is truncated while its writer keeps its place begins with them. */
   readonly padding: [fact: Padding & { readonly file: string }];
   /**
@@ -84,16 +84,11 @@ interface Run {
   readonly alike: Map<string, number>;
   /** Contents that were in a file before it was truncated. */
   readonly former: { readonly file: LocalFile; readonly content: string; readonly from: number; readonly to: number }[];
+  /** Contents that another file of the same name had. */
+  readonly named: { readonly file: string; readonly content: string }[];
 }
 
 const isChange = (error: unknown): boolean => error instanceof LogshipError && error.code === "KIT_LOGSHIP_CHANGED";
-
-const keyOf = ({ id, stamp }: LocalFile): string => `${id} ${stamp}`;
-
-/** Two files with one text are two once both have stayed so long: a copy of `copytruncate` is alone before. */
-const settleMs = 1_000;
-/** After this time a file is compared again with another one that is being processed. */
-const retryMs = 100;
 
 /** A named job over the files of a directory; see {@link createLogJob}. */
 export class LogJob extends Processor<JobEvents> {
@@ -174,7 +169,17 @@ export class LogJob extends Processor<JobEvents> {
 
   async #run(handler: LinesHandler, count: number, { controller, signal }: LinkedSignal): Promise<RunSummary> {
     const skipped = new Set<string>();
-    const run: Run = { handler, signal, files: 0, lines: 0, failed: undefined, skipped, alike: new Map(), former: [] };
+    const run: Run = {
+      handler,
+      signal,
+      files: 0,
+      lines: 0,
+      failed: undefined,
+      skipped,
+      alike: new Map(),
+      former: [],
+      named: [],
+    };
     // The first call rejects if there is no server; later ones wait for it.
     await this.#list(signal, (link) => this.emit("skipped", link));
     await this.#commands.applyPending(signal);
@@ -183,8 +188,24 @@ export class LogJob extends Processor<JobEvents> {
       const [last] = await this.#connection.persist(() => this.#commands.facts([`${content}:file`], signal), signal);
       if (last === file.id) this.emit("gap", { file: file.name, from, to });
     }
+    if (run.named.length > 0) await this.#reportAgain(run);
     if (run.failed) throw run.failed.error;
     return { files: run.files, lines: run.lines };
+  }
+
+  /** Of files that have the name of a former one: those whose former text no file has any more. */
+  async #reportAgain({ named, signal }: Run): Promise<void> {
+    const listed = await this.#connection.persist(() => this.#list(signal, () => undefined), signal);
+    const there = new Set(listed.map((one) => one.file.id));
+    for (const { file, content } of named) {
+      const facts = (...fields: string[]): Promise<(string | null)[]> =>
+        this.#connection.persist(() => this.#commands.facts(fields, signal), signal);
+      const [last, position] = await facts(`${content}:file`, `${content}:position`);
+      const [held] = await facts(`${last ?? content}:content`);
+      const { offset: to } = parsePosition(position ?? "");
+      const isThere = there.has(last ?? content) && held === content;
+      if (!isThere && to > 0) this.emit("again", { file, to });
+    }
   }
 
   async #work(run: Run): Promise<void> {
@@ -226,19 +247,26 @@ export class LogJob extends Processor<JobEvents> {
       const { leaseMs } = this.#resolved;
       const facts = { file: id, seen, name, stamp, leaseMs, op, beginning } as const;
       let { isSame, prefix } = { isSame: known.isSame, prefix: known.isSame ? seen : known.prefix };
-      for (let found = { others: "", content: "", position: "", from: "" }; ;) {
+      const comparison = { ...run, files, facts: this.#commands.facts };
+      let agreement: Agreement = { content: "", position: "", from: "" };
+      for (let others = ""; ;) {
+        const { content, position, from, copy, moved } = agreement;
+        const likeness = isSame ? 1 : known.isReplaced ? -1 : 0;
         const claimed = await this.#commands.claim(
-          { ...facts, prefix, likeness: isSame ? 1 : known.isReplaced ? -1 : 0, ...found },
+          { ...facts, prefix, likeness, others, content, position, from },
           run.signal,
         );
         if (claimed.state === "refused") return claimed;
-        if (claimed.state === "claimed") return await this.#process(file, claimed, opened, run);
-        const { others, contents } = claimed;
-        const twin = await this.#twinOf(file, opened, contents, isSame, files, run);
-        if ("state" in twin) return twin;
-        if (isSame && twin.content === "") [isSame, prefix] = [false, known.prefix];
-        found = { others, ...twin };
-        if (twin.from !== "") prefix = opened.recordOf(parsePosition(twin.from));
+        if (claimed.state === "claimed") {
+          if (copy !== undefined) this.emit("copy", { file: name, of: copy });
+          if (moved !== undefined) this.emit("moved", { file: name, of: moved, to: parsePosition(from).offset });
+          return await this.#process(file, claimed, opened, run);
+        }
+        const found = await agreementOf(file, opened, claimed.contents, { ...comparison, isSame });
+        if ("state" in found) return found;
+        [agreement, { others }] = [found, claimed];
+        if (isSame && found.content === "") [isSame, prefix] = [false, known.prefix];
+        if (found.from !== "") prefix = opened.recordOf(parsePosition(found.from));
       }
     } catch (error) {
       // The text was replaced while it was read: the file is identified again.
@@ -252,64 +280,11 @@ export class LogJob extends Processor<JobEvents> {
     }
   }
 
-  /**
-   * Finds the content of a file among those that begin like it: the longest one whose counted text the file begins with. Otherwise the one that begins
-   * with the whole file, if a file that is there has it.
-   */
-  async #twinOf(
-    file: LocalFile,
-    opened: OpenFile,
-    contents: readonly scripts.Alike[],
-    isSame: boolean,
-    files: readonly Listed[],
-    { signal, skipped, alike }: Run,
-  ): Promise<Refused | { readonly content: string; readonly position: string; readonly from: string }> {
-    const known: (scripts.Alike & Known & { readonly other: LocalFile | undefined })[] = [];
-    const others = new Map(files.filter((one) => one.file.id !== file.id).map((one) => [one.file.id, one.file]));
-    const facts = contents.flatMap((one) => [`${one.file}:content`, `${one.file}:stamp`]);
-    const found = contents.some((one) => others.has(one.file)) ? await this.#commands.facts(facts, signal) : [];
-    for (const [index, one] of contents.entries()) {
-      const holder = others.get(one.file);
-      const [content, stamp] = found.slice(2 * index, 2 * index + 2);
-      // An inode that has another content, or is used again, does not count.
-      const isThere = holder && (content ?? one.file) === one.content && bornOf(stamp ?? "") === bornOf(holder.stamp);
-      const other = isThere ? holder : undefined;
-      // A content that is not finished there cannot be compared yet.
-      if (one.msLeft > 0) return { state: "refused", msLeft: one.msLeft };
-      if (!one.isDone && other && !skipped.has(keyOf(other))) return { state: "refused", msLeft: retryMs };
-      known.push({ ...one, ...parsePosition(one.position), other });
-    }
-    const comparable = isSame ? known.map((one) => ({ ...one, other: undefined })) : known;
-    const { twin, held, crcs, end } = await twinOf(file, opened.text(), comparable, signal);
-    if (twin) {
-      const { content, position, offset, crc } = twin;
-      const [stored, skip] = opened.isGzip ? [0, offset] : [offset, 0];
-      return { content, position, from: formatPosition({ offset, stored, skip, crc }) };
-    }
-    let of = held;
-    for (const { content, position, offset, other } of known) {
-      if (of || end === undefined || end >= offset || end === 0 || !other) continue;
-      if (!(await hasContent(other, { offset: end, crc: crcs.get(end)! }, signal))) continue;
-      if (isPair(file, other)) return { content, position, from: "" };
-      of = other;
-    }
-    if (of) {
-      // A copy that another file is about to be truncated for, or a second file.
-      const since = alike.get(keyOf(file)) ?? performance.now();
-      alike.set(keyOf(file), since);
-      const msLeft = Math.ceil(since + settleMs - performance.now());
-      if (msLeft > 0) return { state: "refused", msLeft };
-    }
-    const name = of?.name ?? longerOf(known, end)?.name;
-    if (name !== undefined) this.emit("copy", { file: file.name, of: name });
-    return { content: "", position: "", from: "" };
-  }
-
   async #process(
     file: LocalFile,
     claimed: Claimed,
     opened: OpenFile,
-    { handler, signal: outer, former }: Run,
+    { handler, signal: outer, former, named }: Run,
   ): Promise<number | "lost"> {
     const position = parsePosition(claimed.position);
     const { seq, formerStamp: stamp } = claimed;
@@ -319,6 +294,7 @@ export class LogJob extends Processor<JobEvents> {
       const { offset: from } = parsePosition(claimed.formerPosition);
       former.push({ file, content: claimed.former, from, to: Math.max(from, Number.parseInt(stamp, 10)) });
     }
+    if (claimed.named !== "" && claimed.former === "") named.push({ file: file.name, content: claimed.named });
     const { leaseMs, lastLine } = this.#resolved;
     const { controller, signal, unlink } = linkedSignal([outer]);
     const renewal = setInterval(() => {

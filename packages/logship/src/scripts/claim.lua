@@ -17,11 +17,11 @@
 -- ARGV[12] from      string   the same position, in this file; empty: all of the file is counted
 -- ARGV[n]  beginning string   each beginning of the file, of whole lines
 --
--- Reply     {1, fence, seq, position, content, former, formerPosition, formerStamp}  this worker has it; `former`: the content that the file had
---           before, in each claim until this content is done
+-- Reply     {1, fence, seq, position, content, former, formerPosition, formerStamp, named}  this worker has it; `former`: the content that the file
+--           had before, in each claim until this content is done; `named`: the one that a file of the same name and first line had before
 --           {0, msLeft}  another worker has it for so long; 0: it is done with this stamp, or its record has changed since this worker read it
---           {2, others, {content, position, file, state, msLeft, name}, …}  compare these contents first; `file`: the one that had the content last; the
---           name only if it begins with the first beginning, which is the longest
+--           {2, others, {content, position, file, state, msLeft, name, isLike}, …}  compare these contents first; `file`: the one that had the content
+--           last; `isLike`: it begins with the first beginning, which is the longest
 --           error KIT_LAYOUT  written by a newer version
 local job = KEYS[1]
 local progress = KEYS[2]
@@ -47,7 +47,7 @@ local mostAsked = 1000
 local layout = redis.call('HGET', job, 'layout')
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was written by a newer version') end
 local isSame, isReplaced = likeness == 1, likeness == -1
-local own = redis.call('HMGET', progress, file .. ':prefix', file .. ':content', file .. ':stamp')
+local own = redis.call('HMGET', progress, file .. ':prefix', file .. ':content', file .. ':stamp', 'name ' .. name)
 local now = readClock()
 local function recordOf(id)
   return redis.call('HMGET', progress, id .. ':seq', id .. ':position', id .. ':fence', id .. ':op', id .. ':file', id .. ':state')
@@ -55,10 +55,10 @@ end
 local function leftOf(id)
   return math.max(0, tonumber(redis.call('ZSCORE', claims, id) or '0') - now)
 end
-local function claimed(id, record)
+local function claimed(id, record, named)
   local former, formerStamp = string.match(redis.call('HGET', progress, id .. ':former') or ' ', '^(%S*) (.*)$')
   local formerPosition = former ~= '' and redis.call('HGET', progress, former .. ':position') or ''
-  return { 1, record[3], record[1], record[2], id, former, formerPosition, formerStamp }
+  return { 1, record[3], record[1], record[2], id, former, formerPosition, formerStamp, named or '' }
 end
 local id = own[2] or file
 local record = recordOf(id)
@@ -90,7 +90,7 @@ elseif not isSame or (record[5] or file) ~= file then
     for i, other in ipairs(some) do
       local at, last, state, known = unpack(facts, 4 * i - 3, 4 * i)
       local left = state == 'done' and 0 or leftOf(other)
-      reply[#reply + 1] = { other, at, last or other, state, left, likes[other] and known or '' }
+      reply[#reply + 1] = { other, at, last or other, state, left, known, likes[other] and 1 or 0 }
     end
   end
   if #reply > 2 then return reply end
@@ -122,8 +122,11 @@ if from ~= '' or content == '' then
   -- It is not done, whatever the stamp.
   stamp = stamp .. ' open'
 end
-redis.call('HSET', progress, file .. ':prefix', prefix, file .. ':content', id, file .. ':stamp', stamp)
+local named, firstLine = string.match(own[4] or '', '^(%S+) (.*)$')
+if content ~= '' or isSame or named == id or firstLine ~= beginning[#beginning] then named = '' end
+redis.call('HSET', progress, file .. ':prefix', prefix, file .. ':content', id, file .. ':stamp', stamp,
+  'name ' .. name, id .. ' ' .. (beginning[#beginning] or ''))
 if isSame and startOf(seen) ~= startOf(prefix) then unlistContent(progress, startOf(seen), id) end
 if string.sub(prefix, 1, 2) ~= '0-' then listContent(progress, startOf(prefix), id) end
 if from == '' and content ~= '' then return { 0, 0 } end
-return claimed(id, record)
+return claimed(id, record, named)

@@ -56,9 +56,9 @@ export interface Alike {
   readonly file: string;
   readonly isDone: boolean;
   readonly msLeft: number;
-  /** Whether it has the longest beginning of the file; then also its name. */
-  readonly isLike: boolean;
   readonly name: string;
+  /** Whether it has the longest beginning of the file. */
+  readonly isLike: boolean;
 }
 
 /**
@@ -76,13 +76,15 @@ export type Claim =
       readonly former: string;
       readonly formerPosition: string;
       readonly formerStamp: string;
+      /** The content of a former file of this name and first line; empty if it is the same, or there is none. */
+      readonly named: string;
     }
   | { readonly state: "refused"; readonly msLeft: number }
   | { readonly state: "alike"; readonly others: string; readonly contents: readonly Alike[] };
 
 const alike = (raw: unknown): Alike => {
-  const [content = "", position = "", file = "", state, msLeft, name = ""] = texts(raw);
-  return { content, position, file, isDone: state === "done", msLeft: Number(msLeft), isLike: name !== "", name };
+  const [content = "", position = "", file = "", state, msLeft, name = "", isLike] = texts(raw);
+  return { content, position, file, isDone: state === "done", msLeft: Number(msLeft), name, isLike: isLike === "1" };
 };
 
 export const claim = defineScript({
@@ -109,8 +111,9 @@ export const claim = defineScript({
     const [code, first, ...rest] = coded(raw);
     if (code === 0) return { state: "refused", msLeft: Number(first) };
     if (code === 2) return { state: "alike", others: String(first), contents: rest.map(alike) };
-    const [seq, position = "", content = "", former = "", formerPosition = "", formerStamp = ""] = texts(rest);
-    const before = { former, formerPosition, formerStamp };
+    const [seq, position = "", content = "", former = "", formerPosition = "", formerStamp = "", named = ""] =
+      texts(rest);
+    const before = { former, formerPosition, formerStamp, named };
     return { state: "claimed", fence: String(first), seq: Number(seq), position, content, ...before };
   },
 });

@@ -21,12 +21,14 @@ interface Shipped extends Known {
 }
 
 /** How to look for the identity of a file. */
-interface Looking {
+export interface Looking {
   readonly signal: AbortSignal;
   /** Of a file of a log that is followed: whether it is being written, was rotated away, or only matters if it continues an open source. */
   readonly log?: "live" | "rotated" | "continued";
   /** Called with the name of an equal file that is there, or the identity of a longer one that is gone. */
   readonly onCopy: (of: string) => void;
+  /** Called with the identity of a source that is gone, was shipped, and has the same text. */
+  readonly onMoved: (of: string, to: number) => void;
 }
 
 /**
@@ -61,7 +63,7 @@ const sourceLike = async (
   opened: OpenFile,
   sources: readonly string[],
   like: ReadonlySet<string>,
-  { signal, log, onCopy }: Looking,
+  { signal, log, onCopy, onMoved }: Looking,
 ): Promise<string | undefined> => {
   const near = await listFiles(dirname(file.path), undefined, "natural");
   const [texts, bytes]: [Shipped[], Shipped[]] = [[], []];
@@ -95,7 +97,11 @@ const sourceLike = async (
     // A log's file begins with what a former one had, as a header, more often than a former one grows in another inode.
     const isNext = twin?.isDone && (hasMore ? log !== undefined : log === "live");
     if (twin?.isDone && hasMore && !isNext) throw changedError(file.name);
-    if (twin && !isNext) return twin.source;
+    if (twin && !isNext) {
+      // A compressed file is expected to have the text of another one.
+      if (twin.isDone && !twin.other && !opened.isGzip) onMoved(twin.source, twin.offset);
+      return twin.source;
+    }
     const of = held?.name ?? (twin ?? longerOf(known, end))?.source;
     if (of !== undefined && log !== "continued") onCopy(of);
   }

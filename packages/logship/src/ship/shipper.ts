@@ -25,7 +25,7 @@ import type { ChannelStatus } from "../scripts/index.js";
 import { linkedSignal } from "../signals.js";
 import { changeChannel, endAbandoned } from "./commands.js";
 import { followLog } from "./follow.js";
-import { identityOf } from "./identity.js";
+import { identityOf, type Looking } from "./identity.js";
 import { type ByteSource, fileSource, type Source } from "./source.js";
 import { type ShippedFile, type ShipProgress, transfer, type TransferEvents } from "./transfer.js";
 import { writableTo } from "./writable.js";
@@ -52,6 +52,11 @@ export interface ShipperEvents {
    * begins with all of one that is gone; `of` is the name of one that is there, the identity of one that is gone. The file is shipped, too: if it is a copy or an earlier state, consumers get its lines twice.
    */
   readonly copy: [fact: { readonly file: string; readonly of: string }];
+  /**
+   * A file is equal to one that is gone and was shipped, of which `of` is the identity and `to` the length of the text. It counts as shipped. If the
+   * two are equal only by chance, consumers do not get its lines. A compressed file is no such event.
+   */
+  readonly moved: [fact: { readonly file: string; readonly of: string; readonly to: number }];
   /**
    * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop chunks and the records of files, so that lines are
    * lost or counted again; under a `volatile-…` policy only chunks that are not committed yet. Emitted once for each policy. The policy is read in
@@ -114,7 +119,7 @@ export class Shipper extends LogObject<ShipperEvents> {
         fileSource(
           file,
           opened,
-          id ?? (await identityOf(this.#connection, file, opened, { signal: linked, onCopy: this.#copyOf(name) }))!,
+          id ?? (await identityOf(this.#connection, file, opened, { signal: linked, ...this.#looking(name) }))!,
           codec,
         ),
       );
@@ -218,7 +223,7 @@ export class Shipper extends LogObject<ShipperEvents> {
         const { isGzip } = opened;
         const role = isLive ? "live" : isGzip && !isBehind ? "continued" : "rotated";
         try {
-          const looking = { signal, log: role, onCopy: this.#copyOf(name) } as const;
+          const looking = { signal, log: role, ...this.#looking(name) } as const;
           const find = (): Promise<string | undefined> => identityOf(this.#connection, file, opened, looking);
           const id = await (isFurther ? this.#connection.persist(find, signal) : find());
           if (id === undefined) continue;
@@ -338,8 +343,11 @@ export class Shipper extends LogObject<ShipperEvents> {
     };
   }
 
-  #copyOf(file: string): (of: string) => void {
-    return (of) => this.emit("copy", { file, of });
+  #looking(file: string): Pick<Looking, "onCopy" | "onMoved"> {
+    return {
+      onCopy: (of) => this.emit("copy", { file, of }),
+      onMoved: (of, to) => this.emit("moved", { file, of, to }),
+    };
   }
 
   #compareLimit(storedLimitBytes: number): void {

@@ -1,0 +1,99 @@
+import {
+  bornOf,
+  hasContent,
+  isPair,
+  type Known,
+  type LocalFile,
+  longerOf,
+  type OpenFile,
+  twinOf,
+} from "../bytes/files.js";
+import { formatPosition, parsePosition } from "../bytes/reading.js";
+import type * as scripts from "../scripts/index.js";
+import type { Listed } from "./commands.js";
+
+type Refused = Extract<scripts.Claim, { state: "refused" }>;
+
+/** Two files with one text are two once both have stayed so long: a copy of `copytruncate` is alone before. */
+const settleMs = 1_000;
+/** After this time a file is compared again with another one that is being processed. */
+export const retryMs = 100;
+
+/** A file as it is now: one that changes is another. */
+export const keyOf = ({ id, stamp }: LocalFile): string => `${id} ${stamp}`;
+
+/** What a file is compared by. */
+export interface Comparison {
+  /** Whether the file has the text of its own record. */
+  readonly isSame: boolean;
+  readonly files: readonly Listed[];
+  /** Files that this run leaves out. */
+  readonly skipped: ReadonlySet<string>;
+  /** When each file that begins like another one that is there was first seen so. */
+  readonly alike: Map<string, number>;
+  readonly facts: (fields: readonly string[], signal: AbortSignal) => Promise<(string | null)[]>;
+  readonly signal: AbortSignal;
+}
+
+/** The content that a file has, and the same position in this file; both empty if it has none of those that are known. */
+export interface Agreement {
+  readonly content: string;
+  readonly position: string;
+  readonly from: string;
+  /** The name of the file with the same text: this one is a second one, or the other one is gone. */
+  readonly copy?: string | undefined;
+  readonly moved?: string | undefined;
+}
+
+const none = { content: "", position: "", from: "" };
+
+/**
+ * Finds the content of a file among those that begin like it: the longest one whose counted text the file begins with. Otherwise the one that begins
+ * with the whole file, if a file that is there has it. Refused while that cannot be known.
+ */
+export const agreementOf = async (
+  file: LocalFile,
+  opened: OpenFile,
+  contents: readonly scripts.Alike[],
+  { isSame, files, skipped, alike, facts, signal }: Comparison,
+): Promise<Refused | Agreement> => {
+  const known: (scripts.Alike & Known & { readonly other: LocalFile | undefined })[] = [];
+  const others = new Map(files.filter((one) => one.file.id !== file.id).map((one) => [one.file.id, one.file]));
+  const fields = contents.flatMap((one) => [`${one.file}:content`, `${one.file}:stamp`]);
+  const found = contents.some((one) => others.has(one.file)) ? await facts(fields, signal) : [];
+  for (const [index, one] of contents.entries()) {
+    const holder = others.get(one.file);
+    const [content, stamp] = found.slice(2 * index, 2 * index + 2);
+    // An inode that has another content, or is used again, does not count.
+    const isThere = holder && (content ?? one.file) === one.content && bornOf(stamp ?? "") === bornOf(holder.stamp);
+    const other = isThere ? holder : undefined;
+    // A content that is not finished there cannot be compared yet.
+    if (one.msLeft > 0) return { state: "refused", msLeft: one.msLeft };
+    if (!one.isDone && other && !skipped.has(keyOf(other))) return { state: "refused", msLeft: retryMs };
+    known.push({ ...one, ...parsePosition(one.position), other });
+  }
+  const comparable = isSame ? known.map((one) => ({ ...one, other: undefined })) : known;
+  const { twin, held, crcs, end } = await twinOf(file, opened.text(), comparable, signal);
+  if (twin) {
+    const { content, position, offset, crc, other, name } = twin;
+    const [stored, skip] = opened.isGzip ? [0, offset] : [offset, 0];
+    // A compressed file is expected to have the text of another one.
+    const isMoved = !other && !isSame && !opened.isGzip;
+    return { content, position, from: formatPosition({ offset, stored, skip, crc }), ...(isMoved && { moved: name }) };
+  }
+  let of = held;
+  for (const { content, position, offset, other } of known) {
+    if (of || end === undefined || end >= offset || end === 0 || !other) continue;
+    if (!(await hasContent(other, { offset: end, crc: crcs.get(end)! }, signal))) continue;
+    if (isPair(file, other)) return { content, position, from: "" };
+    of = other;
+  }
+  if (of) {
+    // A copy that another file is about to be truncated for, or a second file.
+    const since = alike.get(keyOf(file)) ?? performance.now();
+    alike.set(keyOf(file), since);
+    const msLeft = Math.ceil(since + settleMs - performance.now());
+    if (msLeft > 0) return { state: "refused", msLeft };
+  }
+  return { ...none, copy: of?.name ?? longerOf(known, end)?.name };
+};
