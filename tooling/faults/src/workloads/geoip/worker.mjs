@@ -1,6 +1,7 @@
 // A process that imports versions of a database and rolls them back while it looks addresses up in every mode. All ranges
 // of a version have one number, which no other version has.
 import { pause } from "@kit/core/toolkit";
+import { Redis } from "ioredis";
 import {
   attempt,
   log,
@@ -15,6 +16,16 @@ import {
 
 const { prefix, deadlineMs, number } = settings;
 const { createGeoIp, importGeoIp, rollbackGeoIp } = subject;
+
+// A version is staged within a few milliseconds. Its record, which comes last, is sent later, so that workers are killed in
+// between.
+const { sendCommand } = Redis.prototype;
+Redis.prototype.sendCommand = function (command, ...rest) {
+  if (!command.name.startsWith("eval") || !command.args.includes("manifest"))
+    return sendCommand.call(this, command, ...rest);
+  setTimeout(() => sendCommand.call(this, command, ...rest), 150);
+  return command.promise;
+};
 
 const client = await subjectClient(settings.url);
 const database = "city";
