@@ -2,7 +2,7 @@ import { median } from "../../statistics.js";
 import { atLeast, atMost, type Case, type Entry, type Measurement, type Suite } from "../../suite.js";
 import type { Lab, Team } from "../../lab.js";
 import { implementations, type LogshipSetup } from "./implementations.js";
-import type { FileTask, LargeTask, ReadTask, Shipped, Took } from "./jobs.js";
+import type { FileTask, LargeTask, ManyTask, ReadTask, Shipped, Took } from "./jobs.js";
 
 const mebibyte = 1_048_576;
 
@@ -104,6 +104,27 @@ const overheadCase = carryCase(
     }
     const [withMs, withoutMs] = [median(withCommits), median(without)];
     return { values: [100 * (withMs / withoutMs - 1)], details: { withMs, withoutMs } };
+  },
+);
+
+const manyFilesCase = carryCase(
+  {
+    name: "400 files with one header",
+    unit: "× the time without it",
+    about: "a job over 400 files of two lines, each after the same header of 1.1 KiB, compared with other headers",
+    goal: atMost(8),
+  },
+  { ids: ["kit"], mebibytes: 1 },
+  async (team) => {
+    const [withMs, withoutMs]: [number[], number[]] = [[], []];
+    for (let turn = 0; turn < 5; turn++) {
+      withMs.push((await team.ask<Took>("manyFiles", { isShared: true } satisfies ManyTask)).ms);
+      withoutMs.push((await team.ask<Took>("manyFiles", { isShared: false } satisfies ManyTask)).ms);
+    }
+    return {
+      values: [median(withMs) / median(withoutMs)],
+      details: { withMs: median(withMs), withoutMs: median(withoutMs) },
+    };
   },
 );
 
@@ -210,6 +231,7 @@ export const suite: Suite = {
     ),
     heldCase,
     overheadCase,
+    manyFilesCase,
     largeCase,
   ],
 };

@@ -1,11 +1,11 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { createGzip } from "node:zlib";
 import { createReadStream, createWriteStream } from "node:fs";
 import { pipeline } from "node:stream/promises";
-import { createReceiver, createShipper, readLines } from "@kit/logship";
+import { createLogJob, createReceiver, createShipper, readLines } from "@kit/logship";
 import { FaultProxy } from "@kit/testing";
 import { now } from "@tooling/lab";
 import { connected } from "../../loops/caller.js";
@@ -21,6 +21,11 @@ export interface FileTask {
 export type ReadTask =
   | { readonly how: "download" | "lines" | "eachLine" }
   | { readonly how: "counted"; readonly flushLines?: number | undefined };
+
+/** Whether all files have one header, or each its own. */
+export interface ManyTask {
+  readonly isShared: boolean;
+}
 
 /** The time taken and the bytes or lines received. */
 export interface Took {
@@ -95,6 +100,22 @@ export const jobs: OpenJobs = async (opening) => {
             ? carrier.download!()
             : carrier[task.how]!(source!),
       ),
+
+    manyFiles: async ({ isShared }: ManyTask): Promise<Took> => {
+      const directory = mkdtempSync(join(folder, "many-"));
+      for (let file = 0; file < 400; file++) {
+        const header = `${isShared ? "" : String(file)}#`.padEnd(1_100, "h");
+        writeFileSync(
+          join(directory, `${String(file)}.log`),
+          `${header}\nfirst ${String(file)}\nlast ${String(file)}\n`,
+        );
+      }
+      await using job = createLogJob(await connected(url), "many", { directory });
+      const took = await timed(async () => (await job.run(() => undefined)).files);
+      await job.delete();
+      rmSync(directory, { recursive: true });
+      return took;
+    },
 
     shipLarge: async ({ bytes, limitBytes }: LargeTask): Promise<Shipped> => {
       const shipper = createShipper(await connected(url), "large", { limitBytes, consumers: ["sums"] });
