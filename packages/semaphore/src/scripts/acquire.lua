@@ -50,8 +50,8 @@ if layout == '1' and most and mostPerTenant and redis.call('EXISTS', queue) == 0
     beyond, own = -(beyond or 0), -(own or 0)
   end
   local isRoomy = held + beyond + weight <= most and (not perTenant or tenant == '' or own + weight <= mostPerTenant)
-  -- Every sixteenth permit looks for ended ones, which are dropped below.
-  local isSweeping = held > 0 and held % 16 == 0 and #redis.call('ZRANGEBYSCORE', permits, '(0', now, 'LIMIT', 0, 1) > 0
+  -- One call in sixteen, by the microseconds, looks for ended permits, which are dropped below.
+  local isSweeping = held > 0 and time[2] % 16 == 0 and #redis.call('ZRANGEBYSCORE', permits, '(0', now, 'LIMIT', 0, 1) > 0
   if isRoomy and not isSweeping then
     local rows = { string.format('%.0f', now + leaseMs), permitRecord }
     local function count(name, sum)
