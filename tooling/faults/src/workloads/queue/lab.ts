@@ -102,10 +102,11 @@ export class QueueLab extends Lab<LogRecord> {
     return worker;
   }
 
-  /** The first one and each other has a thread, so that every run judges `renewed`. */
+  /** The first one and each other has a thread, and has worked longest, so that every run judges `renewed`. */
   override toBlock(): Worker | undefined {
     const wantsThread = this.#blocks++ % 2 === 0;
-    return this.pick(this.workers.filter((one) => this.#threaded.has(one) === wantsThread));
+    const eligible = this.workers.filter((one) => this.#threaded.has(one) === wantsThread);
+    return eligible.toSorted((one, other) => other.logged("access") - one.logged("access"))[0];
   }
 
   protected override progressIn(record: LogRecord): readonly Progress[] {
