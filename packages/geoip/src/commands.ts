@@ -1,5 +1,5 @@
 import { KitError, KitUnknownOutcomeError, type RedisArgument } from "@kit/core";
-import { type ClientContext, Deadline, isReplyError, serverError } from "@kit/core/toolkit";
+import { type ClientContext, Deadline, integer, isReplyError, serverError, stored } from "@kit/core/toolkit";
 import { GeoIpCorruptError, GeoIpNoVersionError, GeoIpStagingError } from "./errors.js";
 import { type GeoIpKeys, type Part, parts } from "./keys.js";
 import { fieldsPerShard } from "./pages.js";
@@ -22,6 +22,10 @@ export interface Manifest {
   /** The number of fields of each part, over all its shards. */
   readonly fields: Readonly<Record<Part, number>>;
 }
+
+/** More would be 268 million ranges. */
+const mostFields = integer(0, 1_048_576);
+const fieldRules = Object.fromEntries(parts.map((part) => [part, mostFields]));
 
 /** A version's manifest and page indexes. */
 export interface VersionRecord {
@@ -100,7 +104,7 @@ export class GeoIpCommands {
     let parsed: Manifest;
     try {
       parsed = JSON.parse(manifest.toString()) as Manifest;
-      if (!(parsed.fields as unknown)) return undefined;
+      stored(this.keys.version(version), parsed.fields, fieldRules);
     } catch {
       return undefined;
     }

@@ -294,7 +294,7 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     it("are reported as corrupt data when the manifest is damaged, until the next import", async () => {
-      for (const manifest of ["{", "null", "[]"]) {
+      for (const manifest of ["{", "null", "[]", '{"layout":1,"fields":{"v4":1e9}}']) {
         const { version } = await fixture().import(manyRanges(300, "a"));
         await fixture().db.hset(fixture().keys.version(version), "manifest", manifest);
         const reader = fixture().reader();

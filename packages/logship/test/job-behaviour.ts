@@ -94,6 +94,20 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect(await redis.keys()).toEqual([]);
     });
 
+    it("refuses a stored position that is none", async () => {
+      const directory = await fixture.directory();
+      const path = await writeLog(directory, "a.log", logLines(0, 10));
+      const job = fixture.job({ directory });
+      await job.run(countWords);
+      const { progress } = fixture.keys;
+      const [field] = (await fixture.db.hkeys(progress)).filter((one) => one.endsWith(":position"));
+      await appendFile(path, "w1 more\n");
+      for (const position of ["1e-9:0:0:0", "8:8:0:-1", "8:8:1e300:1", "text"]) {
+        await fixture.db.hset(progress, field!, position);
+        expect(await rejection(job.run(countWords)), position).toMatchObject({ code: "KIT_LAYOUT" });
+      }
+    });
+
     it("stores the many results of one call with their position, and applies them in pieces, also after a crash", async () => {
       const directory = await fixture.directory();
       await writeFile(join(directory, "a.log"), "one\n");

@@ -262,6 +262,11 @@ export const schedulesBehaviour = (mode: RedisMode): void => {
         await fixture.db.hset(fields, "hourly", field.replace(/[^\t]*$/, timing));
         expect(await rejection(schedules.get("hourly")), timing).toMatchObject({ code: "KIT_QUEUE_SCHEDULE" });
       }
+      // An upsert at a version that no schedule can have would try for ever.
+      for (const version of ["-1", "text", "1e300"]) {
+        await fixture.db.hset(fields, "hourly", field.replace(/^\d+/, version));
+        expect(await rejection(schedules.upsert("hourly", hourly))).toMatchObject({ code: "KIT_QUEUE_SCHEDULE" });
+      }
     });
 
     describe("an upsert", () => {

@@ -28,7 +28,7 @@ const exceptionsKiB = {
   // The life of an object and the rules of options, which each package had for itself; clients without connections.
   "@kit/core/toolkit": 17.85,
   // Reads public files with their faults: policies, counts, numeric addresses; streams without a name; lets go of abandoned versions.
-  "@kit/geoip": 16,
+  "@kit/geoip": 16.25,
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records; and contents that it cannot read.
   "@kit/logship": 35.5,
   // Checks its server again after each lost connection; records each take, and looks for idle workers; says whether an add

@@ -1,3 +1,4 @@
+import { integer, stored } from "@kit/core/toolkit";
 import type { OpenFile } from "./files.js";
 import { inflateMembers } from "./gzip.js";
 import { type LineBatch, LineCutter, type ResolvedLines, type Rest } from "./lines.js";
@@ -27,9 +28,13 @@ export const start: Position = { offset: 0, stored: 0, skip: 0, crc: 0 };
 export const formatPosition = ({ offset, stored, skip, crc }: Position): string =>
   `${String(offset)}:${String(stored)}:${String(skip)}:${String(crc)}`;
 
+const count = integer(0);
+const positionRules = { offset: count, stored: count, skip: count, crc: integer(0, 0xff_ff_ff_ff) };
+
+/** @throws {KitError} `KIT_LAYOUT`: it is no position. */
 export const parsePosition = (text: string): Position => {
-  const [offset = 0, stored = 0, skip = 0, crc = 0] = text.split(":").map(Number);
-  return { offset, stored, skip, crc };
+  const [offset = 0, at = 0, skip = 0, crc = 0] = text.split(":").map(Number);
+  return stored(`position ${text}`, { offset, stored: at, skip, crc }, positionRules);
 };
 
 /**

@@ -44,9 +44,9 @@ for _, id in ipairs(redis.call('ZRANGE', live, 0, most - 1)) do
 end
 local now = readClock()
 -- Reservations that have ended do not count, though the next shipper has yet to return them.
-local reserved = tonumber(state[4])
+local reserved = tonumber(state[4]) or 0
 for _, lease in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now)) do
   reserved = reserved - tonumber(redis.call('HGET', channel, 'reserved ' .. lease) or '0')
 end
-return { state[1], state[2] or '0', state[3], reserved, state[5] and 1 or 0, now, redis.call('ZCARD', live),
+return { state[1], state[2] or '0', state[3] or '0', reserved, state[5] and 1 or 0, now, redis.call('ZCARD', live),
   #redis.call('ZRANGEBYSCORE', leases, '(' .. string.format('%.0f', now), '+inf'), fileReply, consumerReply }

@@ -1,4 +1,4 @@
-import { stored } from "@kit/core/toolkit";
+import { integer, stored } from "@kit/core/toolkit";
 import { scheduleRules } from "./options.js";
 import { ScheduleError } from "./errors.js";
 import type { Timing } from "./times.js";
@@ -32,12 +32,19 @@ export const timingText = (timing: Timing): string => {
   });
 };
 
+const numberRules = { version: integer(0), left: integer(0), last: integer(0) };
+
 /** @throws {ScheduleError} this version cannot read it. */
 export const recordOf = (id: string, field: string): ScheduleRecord => {
   const [version = "", revision = "", left = "", timing, last = "", paused] = field.split("\t");
   if (timing === undefined) throw unreadable(id);
-  const isPaused = paused === "p";
-  return { version: Number(version), revision, left: left === "" ? undefined : Number(left), timing, last, isPaused };
+  const numbers = { version: Number(version), left: left === "" ? undefined : Number(left) };
+  try {
+    stored(id, { ...numbers, last: Number(last) }, numberRules);
+  } catch (error) {
+    throw unreadable(id, error);
+  }
+  return { ...numbers, revision, timing, last, isPaused: paused === "p" };
 };
 
 /** @throws {ScheduleError} this version cannot read it. */

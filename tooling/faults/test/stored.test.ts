@@ -1,0 +1,104 @@
+import { type ChildProcess, fork } from "node:child_process";
+import { once } from "node:events";
+import { startRedis } from "@kit/testing";
+import type { Redis } from "ioredis";
+import { expect, it } from "vitest";
+
+// Whoever may write the keys of a package may store any number. No reader hangs, fills the memory or fails with an
+// error that is not one of ours. The places are found: every number in every field of a package that is in use.
+
+const hostile = ["0", "-1", "nan", "1e-9", "1e9", "1e300", "text"];
+/** All values at each place, instead of one. */
+const isWhole = process.env["KIT_STORED"] === "all";
+
+interface Used {
+  readonly failures: readonly string[];
+  readonly megabytes: number;
+}
+
+/** A stored number, and what puts another value there. */
+interface Place {
+  readonly what: string;
+  put(value: string): Promise<unknown>;
+}
+
+const numbersIn = (text: string): RegExpExecArray[] =>
+  // Other fields are binary.
+  /^[\x20-\x7e\t\n]*$/.test(text) ? [...text.matchAll(/(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])/g)].slice(0, 8) : [];
+
+const placesIn = (what: string, text: string, put: (text: string) => Promise<unknown>): Place[] =>
+  numbersIn(text).map(({ 0: number, index }) => ({
+    what: `${what}, character ${String(index)}`,
+    put: (value) => put(text.slice(0, index) + value + text.slice(index + number.length)),
+  }));
+
+const placesOf = async (client: Redis, key: string): Promise<Place[]> => {
+  switch (await client.type(key)) {
+    case "string":
+      return placesIn(key, (await client.get(key)) ?? "", (text) => client.set(key, text, "KEEPTTL"));
+    case "hash":
+      return Object.entries(await client.hgetall(key)).flatMap(([field, text]) =>
+        placesIn(`${key} ${field}`, text, (changed) => client.hset(key, field, changed)),
+      );
+    case "list":
+      return (await client.lrange(key, 0, 3)).flatMap((text, index) =>
+        placesIn(`${key} ${String(index)}`, text, (changed) => client.lset(key, index, changed)),
+      );
+    case "zset":
+      return (await client.zrange(key, "0", "3")).map((member) => ({
+        what: `${key}, score of ${member}`,
+        // A score is a number in any case.
+        put: (value) => client.zadd(key, Number.isNaN(Number(value)) ? "inf" : value, member) as Promise<unknown>,
+      }));
+    default:
+      return [];
+  }
+};
+
+const ask = async (child: ChildProcess, task: "fill" | "use"): Promise<Used> => {
+  child.send(task);
+  const [used] = (await once(child, "message", { signal: AbortSignal.timeout(60_000) })) as [Used];
+  return used;
+};
+
+const names = ["lock", "semaphore", "chat", "queue", "stats", "autocomplete", "geoip", "logship", "config"];
+
+it.each(names)(
+  "a stored number of %s that is not what it should be harms no reader",
+  async (name) => {
+    await using server = await startRedis();
+    const client = server.client();
+    const url = `redis://127.0.0.1:${String(server.nodes[0]?.port)}`;
+    const child = fork(new URL("stored/uses.mjs", import.meta.url), [url, name]);
+    try {
+      await once(child, "message");
+      expect((await ask(child, "fill")).failures).toEqual([]);
+      const stored = await Promise.all(
+        (await client.keys("*")).map(async (key) => [key, await client.dumpBuffer(key)] as const),
+      );
+      const restore = async (): Promise<void> => {
+        await client.flushall();
+        // Without an expiry, so that each use finds the same.
+        for (const [key, dump] of stored) await client.call("RESTORE", key, 0, dump);
+      };
+      await restore();
+      const places = (await Promise.all(stored.map(([key]) => placesOf(client, key)))).flat();
+      expect(places.length).toBeGreaterThan(2);
+      const harmed: string[] = [];
+      for (const [index, { what, put }] of places.entries())
+        for (const value of isWhole ? hostile : [hostile[index % hostile.length]!]) {
+          await restore();
+          await put(value);
+          const used = await ask(child, "use").catch(() => "hangs");
+          const harm = typeof used === "string" ? [used] : used.failures;
+          harmed.push(...harm.map((text) => `${what} := ${value}: ${text}`));
+          if (typeof used === "string") throw new Error(harmed.join("\n"));
+          if (used.megabytes > 500) harmed.push(`${what} := ${value}: ${String(used.megabytes)} MB`);
+        }
+      expect(harmed).toEqual([]);
+    } finally {
+      child.kill("SIGKILL");
+    }
+  },
+  600_000,
+);
