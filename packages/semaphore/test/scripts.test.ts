@@ -399,7 +399,8 @@ describe("acquire", () => {
 
   it("drops ended permits now and then also where there is room, however many are held", async () => {
     const tenant = "x";
-    for (let index = 0; index < 16; index++) await acquire(`old${String(index)}`, { permits: 9_999, weight: 2, tenant });
+    for (let index = 0; index < 16; index++)
+      await acquire(`old${String(index)}`, { permits: 9_999, weight: 2, tenant });
     for (let index = 0; index < 16; index++) await expire(`old${String(index)}`, { weight: 2, tenant });
     await db.zadd(keys.permits, ...Array.from({ length: 300 }, (_, index) => [1, `o${String(index)}|1|y|old`]).flat());
     await acquire("a", { permits: 9_999, weight: 2, tenant, leaseMs: 600_000 });
