@@ -34,7 +34,7 @@ const positionRules = { offset: count, stored: count, skip: count, crc: integer(
 /** @throws {KitError} `KIT_LAYOUT`: it is no position. */
 export const parsePosition = (text: string): Position => {
   const [offset = 0, at = 0, skip = 0, crc = 0] = text.split(":").map(Number);
-  return stored(`position ${text}`, { offset, stored: at, skip, crc }, positionRules);
+  return stored("a position", { offset, stored: at, skip, crc }, positionRules);
 };
 
 /**
