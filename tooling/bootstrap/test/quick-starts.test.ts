@@ -81,7 +81,8 @@ it("sees a program that prints something else, fails, or is no JavaScript", asyn
   expect(quickStart("```ts\nconst a: number = 1;\n```\n")).toBeUndefined();
 });
 
-it("shows the lock's first program on the repository's first page, too", () => {
-  const example = readFileSync(join(root, "packages/lock/examples/basic.ts"), "utf8").trim();
-  expect(quickStart(readFileSync(join(root, "README.md"), "utf8"))?.text.trim()).toBe(example);
+it("shows the first programs of the queue and the lock on the repository's first page", () => {
+  const page = readFileSync(join(root, "README.md"), "utf8");
+  for (const example of ["queue/examples/first.mjs", "lock/examples/basic.ts"])
+    expect(page).toContain(`\`\`\`js\n${readFileSync(join(root, "packages", example), "utf8")}\`\`\``);
 });
