@@ -123,8 +123,7 @@ describe("a worker", () => {
       if (job.data === "held") await aborted(job.signal);
       else runs.handler(job);
     };
-    // Long enough that a busy machine renews in time before the outage.
-    const worker = work(on(client, { deadlineMs: 1_000 }), handler, { leaseMs: 4_000 });
+    const worker = work(on(client, { deadlineMs: 200 }), handler, { leaseMs: 1_000 });
     const codes = codesOf(worker);
     const lost = new Promise((resolve) => worker.once("lost", resolve));
     await make().add("job", "held");
