@@ -27,19 +27,21 @@ export function repositoryAddress(manifest = readManifest(root)) {
 }
 
 /**
- * Returns a manifest for publication: without what only this repository uses, and with `repository`, `homepage` and `bugs`.
+ * Returns a manifest for publication: without fields that only this repository uses, and with `repository`, `homepage` and
+ * `bugs`. `author` and `funding` come from the root's manifest, if it has them.
  * @param {string} text
  * @param {string} directory
  * @param {string | undefined} repository
+ * @param {{ author?: unknown, funding?: unknown }} [owner] The root's manifest.
  */
-export function publishedManifest(text, directory, repository) {
+export function publishedManifest(text, directory, repository, { author, funding } = readManifest(root)) {
   const { devDependencies: _, scripts: __, ...manifest } = JSON.parse(text);
   const addresses = repository && {
     repository: { type: "git", url: `git+${repository}.git`, directory },
     homepage: `${repository}/tree/main/${directory}#readme`,
     bugs: `${repository}/issues`,
   };
-  return `${JSON.stringify({ ...manifest, ...addresses }, undefined, 2)}\n`;
+  return `${JSON.stringify({ ...manifest, author, funding, ...addresses }, undefined, 2)}\n`;
 }
 
 /**
@@ -56,7 +58,7 @@ function publishedFile(entry, { folder, manifest: { name, version } }, { reposit
   const text = content.toString("utf8");
   const as = (/** @type {string} */ changed) => ({ ...entry, content: Buffer.from(changed) });
   if (path === "package.json")
-    return as(publishedManifest(text, relative(from, folder).replaceAll("\\", "/"), repository));
+    return as(publishedManifest(text, relative(from, folder).replaceAll("\\", "/"), repository, readManifest(from)));
   if (path.endsWith(".md") && repository !== undefined)
     return as(absoluteLinks(text, join(folder, path), repository, `${name}@${version}`, from));
   if (/\.c?js$/.test(path)) return as(text.replace(/\n\/\/# sourceMappingURL=.*\s*$/, "\n"));

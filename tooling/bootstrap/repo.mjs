@@ -18,7 +18,7 @@ export class SetupError extends Error {
  *   scripts?: Record<string, string>, engines?: Record<string, string>, packageManager?: string,
  *   dependencies?: Record<string, string>, devDependencies?: Record<string, string>,
  *   peerDependencies?: Record<string, string>, optionalDependencies?: Record<string, string>,
- *   peerDependenciesMeta?: Record<string, { optional?: boolean }>, keywords?: string[], repository?: unknown,
+ *   peerDependenciesMeta?: Record<string, { optional?: boolean }>, keywords?: string[], repository?: unknown, author?: unknown, funding?: unknown,
  * }} Manifest
  */
 

@@ -40,6 +40,15 @@ describe("the addresses derived from the repository's", () => {
     });
   });
 
+  it("come with the author and the funding of the root's manifest", () => {
+    const owner = { author: "Ann <ann@example.org>", funding: "https://fund.example/kit" };
+    const text = '{"name":"@kit/lock"}';
+    expect(JSON.parse(publishedManifest(text, "packages/lock", undefined, owner))).toEqual({
+      name: "@kit/lock",
+      ...owner,
+    });
+  });
+
   it("replace the relative links of a README", () => {
     const file = join(root, "packages/lock/README.md");
     const text =
