@@ -9,6 +9,7 @@ import { filesOfPackage, packedProblems } from "./checks/packed.mjs";
 import { unpublishedPages } from "./checks/pages.mjs";
 import { measureSizes } from "./checks/sizes.mjs";
 import { supplyProblems } from "./checks/supplies.mjs";
+import { wordProblems } from "./checks/words.mjs";
 import { packPackage, publicPackages } from "./pack.mjs";
 import { root, SetupError } from "./repo.mjs";
 import { capture } from "./run.mjs";
@@ -61,6 +62,10 @@ const checks = {
   "pages (only a preview says that nothing is on npm yet)": async () => {
     const lines = unpublishedPages(root, { outsidePreview: true });
     return lines.length === 0 ? {} : { problem: lines.join("\n") };
+  },
+  "words (plain English, short sentences)": async () => {
+    const problems = wordProblems();
+    return problems.length === 0 ? {} : { problem: problems.join("\n") };
   },
   "reference (the pages that are made from the code)": async () => {
     // It needs the compiler, which is not there before the set-up.

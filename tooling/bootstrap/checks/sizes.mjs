@@ -82,9 +82,9 @@ export async function measureSizes(packages, budgetOf = usualBudget) {
  * @param {number} size
  */
 export function statedWrongly(name, readme, size) {
-  const [, stated] = /at most\s+([\d.]+)\s+KiB\s+of\s+a\s+bundle/.exec(readme) ?? [];
+  const [, stated] = /Cost:\*{0,2}\s+([\d.]+)\s+KiB\s+min\+gzip/.exec(readme) ?? [];
   if (stated === undefined || (size <= Number(stated) && Number(stated) < size + 2)) return [];
-  return [`${name} has ${size.toFixed(1)} KiB, and its README says "at most ${stated} KiB of a bundle"`];
+  return [`${name} has ${size.toFixed(1)} KiB, and its README says "Cost: ${stated} KiB min+gzip"`];
 }
 
 /**
