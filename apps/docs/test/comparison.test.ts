@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { foreignNumbers } from "../../../tooling/bootstrap/checks/figures.mjs";
 import { Page } from "./page.js";
 
 interface Figure {
@@ -9,6 +10,7 @@ interface Figure {
 
 interface Case {
   readonly case: string;
+  readonly about: string;
   readonly unit: string;
   readonly better: "higher" | "lower";
   readonly kit: Figure;
@@ -39,22 +41,23 @@ const tables: readonly Table[] = [
       ["redlock@4.2.0", "redlock 4"],
       ["redlock@5.0.0-beta.2", "redlock 5"],
       ["redis-semaphore@5.8.0", "redis-semaphore"],
+      ["redlock-universal@0.8.5", "redlock-universal"],
     ],
     none: "no renewal",
     rows: [
       ["uncontended c=1", "acquire and release, 1 caller"],
       ["uncontended c=64", "acquire and release, 64 callers"],
-      ["contended 16x4 hold=5ms gap p50", "gap between two holders, 64 callers, p50"],
+      ["contended 16x4 hold=5ms gap p50", "gap between two holders, 16 callers, p50"],
       ["contended 16x4 hold=5ms gap p99", "the same, p99"],
-      ["contended 16x4 hold=5ms wait p50", "waiting, 64 callers that hold for 5 ms, p50"],
+      ["contended 16x4 hold=5ms wait p50", "wait, 16 callers that hold for 5 ms, p50"],
       ["contended 16x4 hold=5ms wait p99", "the same, p99"],
-      ["fairness 64 loops", "sections of the luckiest to the unluckiest caller"],
-      ["burst 50 hold=1ms makespan", "50 at once that hold for 1 ms, until the last is done"],
-      ["contended commands per hand-off 200 waiters", "one hand-off, 200 wait"],
-      ["1000 idle waiters 10s commands", "1,000 wait, nothing happens"],
-      ["1000 held leases renewal commands", "renewing 1,000 leases, a lease length"],
-      ["holder SIGKILL → next running p99", "a killed holder, from its lease's end to the next, p99"],
-      ["loss detection silent server ttl=1s", "the server is silent: holder told (must be < 1,000)"],
+      ["fairness 64 loops", "most to fewest acquisitions of one caller"],
+      ["burst 50 hold=1ms makespan", "50 callers at the same time, 1 ms each: until the last is done"],
+      ["contended commands per hand-off 200 waiters", "one hand-off, 200 callers wait"],
+      ["1000 idle waiters 10s commands", "1,000 callers wait for 10 s, no hand-off"],
+      ["1000 held leases renewal commands", "renewing 1,000 leases, for one lease length"],
+      ["holder SIGKILL → next running p99", "killed holder: from the end of its lease to the next, p99"],
+      ["loss detection silent server ttl=1s", "silent server: holder is told after (must be < 1,000)"],
     ],
   },
   {
@@ -66,28 +69,28 @@ const tables: readonly Table[] = [
       ["bullmq@6.7.0", "BullMQ"],
       ["bee-queue@2.0.0", "bee-queue"],
       ["groupmq@1.1.0", "groupmq"],
-      ["classic", "lists by hand"],
+      ["classic", "plain lists"],
     ],
     rows: [
-      ["add serial", "adding, one after the other"],
-      ["add 1000 concurrent", "1,000 adds in one turn"],
+      ["add serial", "adding, one after another"],
+      ["add 1000 concurrent", "1,000 adds in one turn of the event loop"],
       ["add bulk 1000", "1,000 adds in one call"],
-      ["add 1000 concurrent at 400k prioritised backlog", "1,000 adds with priorities, 400,000 wait"],
-      ["process c=1 strict", "empty jobs, 1 at a time, nothing taken ahead"],
-      ["process c=100 strict but coalesced", "empty jobs, 100 at once, nothing taken ahead"],
-      ["process c=100", "empty jobs, 100 at once"],
-      ["process c=100 handler 20 ms", "jobs of 20 ms, 100 at once"],
-      ["AOF everysec: process c=100", "empty jobs, 100 at once, with an append-only file"],
-      ["1 ms round trip: process c=100", "empty jobs, 100 at once, 1 ms to the server and back"],
-      ["idle latency p50", "an idle worker, from the add to the start, p50"],
+      ["add 1000 concurrent at 400k prioritised backlog", "1,000 adds with priorities, 400,000 waiting"],
+      ["process c=1 strict", "empty jobs, one at a time, none taken ahead"],
+      ["process c=100 strict but coalesced", "empty jobs, 100 at a time, none taken ahead"],
+      ["process c=100", "empty jobs, 100 at a time"],
+      ["process c=100 handler 20 ms", "jobs of 20 ms, 100 at a time"],
+      ["AOF everysec: process c=100", "empty jobs, 100 at a time, append-only file"],
+      ["1 ms round trip: process c=100", "empty jobs, 100 at a time, 1 ms round trip"],
+      ["idle latency p50", "idle worker: from the add to the start, p50"],
       ["idle latency p99", "the same, p99"],
-      ["delayed lateness p50", "a delayed job starts late by, p50"],
+      ["delayed lateness p50", "lateness of a delayed job, p50"],
       ["delayed lateness p99", "the same, p99"],
       ["recovery after kill -9", "a killed worker's job runs again after (defaults)"],
-      ["redis µs per lifecycle c=100", "work of the server for the whole life of a job"],
-      ["commands per job c=100", "commands to process a job, also inside scripts"],
-      ["bytes per waiting job", "a waiting job of 200 bytes takes"],
-      ["idle worker commands per minute", "an idle worker sends in a minute"],
+      ["redis µs per lifecycle c=100", "server time for one job, with a backlog"],
+      ["commands per job c=100", "commands to process a job, including those in scripts"],
+      ["bytes per waiting job", "memory of a waiting job of 200 bytes"],
+      ["idle worker commands per minute", "commands of an idle worker in a minute"],
     ],
   },
   {
@@ -101,12 +104,12 @@ const tables: readonly Table[] = [
       ["classic fair", "Redis in Action, fair"],
     ],
     rows: [
-      ["over-admission under ±1 h client clock skew", "clocks of clients an hour off: above the limit of 10"],
-      ["limit 10, 64 callers, hold 5 ms: wait p50", "waiting, p50"],
+      ["over-admission under ±1 h client clock skew", "clients' clocks one hour off: permits above the limit of 10"],
+      ["limit 10, 64 callers, hold 5 ms: wait p50", "wait, p50"],
       ["limit 10, 64 callers, hold 5 ms: wait p99", "the same, p99"],
-      ["fairness limit 10, 64 callers", "permits of the luckiest to the unluckiest caller"],
-      ["throughput limit 10, 64 callers", "permits in all"],
-      ["uncontended c=1", "acquire and release, 1 caller, nobody waits"],
+      ["fairness limit 10, 64 callers", "most to fewest permits of one caller"],
+      ["throughput limit 10, 64 callers", "all permits"],
+      ["uncontended c=1", "acquire and release, one caller, no waiters"],
     ],
   },
   {
@@ -116,19 +119,19 @@ const tables: readonly Table[] = [
     columns: [
       ["kit", "@kit/stats"],
       ["prom-client@15.1.3", "prom-client, in one process"],
-      ["raw HINCRBY", "`HINCRBY` by hand"],
+      ["raw HINCRBY", "plain `HINCRBY`"],
       ["classic", "Redis in Action"],
     ],
     rows: [
       ["count buffered without labels", "counting, buffered, no labels"],
       ["count buffered 1000 series", "counting, buffered, 1,000 series"],
       ["local observe+sketch", "values with quantiles, buffered"],
-      ["count 7 precisions c=1", "counting at 7 precisions, one after the other"],
+      ["count 7 precisions c=1", "counting at 7 precisions, one after another"],
       ["count 7 precisions c=64", "the same, 64 callers"],
-      ["observe c=1", "values, one after the other"],
+      ["observe c=1", "values, one after another"],
       ["observe c=64", "the same, 64 callers"],
       ["memory 7 precisions", "memory of a counter with 7 precisions"],
-      ["memory growth without a cleaner", "the same after twice the time, without a cleaner"],
+      ["memory growth without a cleaner", "memory after twice the time, without a cleaner"],
     ],
   },
   {
@@ -158,13 +161,13 @@ const tables: readonly Table[] = [
       ["kit", "@kit/autocomplete"],
       ["floor", "bare `ZREVRANGE`"],
       ["ZREVRANGE and HMGET in a script", "the same, and records"],
-      ["full prefix expansion", "a set for each beginning"],
+      ["full prefix expansion", "a set for each prefix"],
       ["expansion of single words", "the same, of single words"],
     ],
     rows: [
       ["ranked prefix<=3", "10 of 20,000 names of two words, 8 callers"],
-      ["memory", "a name of three words, found by each"],
-      ["memory of phrases", "the same, found by its beginning"],
+      ["memory", "memory of a name of three words, found by each word"],
+      ["memory of phrases", "the same, found by its first characters only"],
     ],
   },
 ];
@@ -198,8 +201,8 @@ const cellsOf = (found: Case, { columns, none = "–" }: Table): string[] => {
     if (median === undefined) return withoutFigure.find(([pattern]) => pattern.test(error))?.[1] ?? none;
     const isUp = (found.better === "higher") === (columns[index]?.[0] !== "kit");
     const text = median === best ? `**${rounded(median, isUp)}**` : rounded(median, isUp);
-    const asItComes = found.peers[`${columns[index]?.[0] ?? ""} defaults`]?.median;
-    return asItComes === undefined || asItComes === median ? text : `${text} (${rounded(asItComes, isUp)})`;
+    const defaults = found.peers[`${columns[index]?.[0] ?? ""} defaults`]?.median;
+    return defaults === undefined || defaults === median ? text : `${text} (${rounded(defaults, isUp)})`;
   });
 };
 
@@ -212,6 +215,10 @@ describe("the tables of figures", () => {
       if (!found) throw new Error(`The bench has no case "${name}"`);
       return [label, found.unit, ...cellsOf(found, table)];
     });
+    for (const [name, label] of table.rows) {
+      const found = cases.find((one) => one.case === name);
+      expect(found && foreignNumbers(label, found), label).toEqual([]);
+    }
     const shown = [["Case", "Unit", ...table.columns.map(([, label]) => label)], ...lines];
     expect(new Page(`../comparisons/${table.page}`).figures(table.name, shown)).toEqual(shown);
   });

@@ -26,6 +26,18 @@ export function wrongFigures(folder = root) {
   });
 }
 
+/**
+ * The numbers of a title that its case does not have: a chart once called a case of 16 callers one of 64.
+ * @param {string} title
+ * @param {{ case: string, about: string }} shown
+ */
+export function foreignNumbers(title, { case: name, about }) {
+  const numbers = (/** @type {string} */ text) =>
+    text.replace(/(?<=\d),(?=\d{3})/g, "").match(/(?<![\w.-])\d+(?:\.\d+)?/g) ?? [];
+  const known = new Set([...numbers(name.replace(/\d+x\d+/, "")), ...numbers(about)]);
+  return numbers(title).filter((number) => !known.has(number));
+}
+
 /** A file name for a case, as the bench makes it. @param {string} name */
 export const slug = (name) =>
   name

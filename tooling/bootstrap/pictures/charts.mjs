@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { foreignNumbers } from "../checks/figures.mjs";
 import { root } from "../repo.mjs";
 import { bars } from "./bars.mjs";
 
@@ -8,7 +9,7 @@ import { bars } from "./bars.mjs";
  * in which another is better.
  * `missing` says why a figure is not there.
  * @typedef {{ of: string, case: string, title: string, others: Record<string, string>, missing?: string }} Choice
- * @typedef {import("../checks/figures.mjs").Case & { floor: { median?: number } | null }} Case
+ * @typedef {import("../checks/figures.mjs").Case & { about: string, floor: { median?: number } | null }} Case
  */
 
 const bull = { "bullmq@6.7.0": "BullMQ 6.7", "bee-queue@2.0.0": "bee-queue 2.0" };
@@ -26,55 +27,55 @@ const choice = {
   strict: {
     of: "queue",
     case: "process c=100 strict but coalesced",
-    title: "Empty jobs, 100 at once, nothing taken ahead",
+    title: "Empty jobs, 100 at a time, none taken ahead",
     others: bull,
   },
   killed: {
     of: "queue",
     case: "recovery after kill -9",
-    title: "From a killed worker to its job in another, by defaults",
+    title: "A killed worker's job runs again after (defaults)",
     others: bull,
-    missing: "only by checkStalledJobs",
+    missing: "only if you call checkStalledJobs",
   },
-  serial: { of: "queue", case: "add serial", title: "Adding one job after the other", others: bull },
+  serial: { of: "queue", case: "add serial", title: "Adding jobs one after another", others: bull },
   server: {
     of: "queue",
     case: "redis µs per lifecycle c=100",
-    title: "The server's work for a job, from add to its end",
+    title: "Server time for a job, with a backlog",
     others: bull,
   },
   wait: {
     of: "lock",
     case: "contended 16x4 hold=5ms wait p99",
-    title: "64 callers hold a lock for 5 ms each: waiting, 99th percentile",
+    title: "16 callers hold a lock for 5 ms each: wait, p99",
     others: locks,
   },
   handOff: {
     of: "lock",
     case: "contended commands per hand-off 200 waiters",
-    title: "A hand-off while 200 wait",
+    title: "One hand-off while 200 callers wait",
     others: locks,
   },
-  free: { of: "lock", case: "uncontended c=1", title: "Acquire and release, nobody waits", others: locks },
+  free: { of: "lock", case: "uncontended c=1", title: "Acquire and release a free lock", others: locks },
   tooMany: {
     of: "semaphore",
     case: "over-admission under ±1 h client clock skew",
-    title: "A client's clock is an hour off",
+    title: "Permits above the limit when a client's clock is one hour off",
     others: semaphore,
   },
   permitWait: {
     of: "semaphore",
     case: "limit 10, 64 callers, hold 5 ms: wait p99",
-    title: "64 callers, 10 permits: waiting, 99th percentile",
+    title: "64 callers, 10 permits: wait, p99",
     others: semaphore,
   },
   permits: {
     of: "semaphore",
     case: "throughput limit 10, 64 callers",
-    title: "The same: throughput",
+    title: "64 callers, 10 permits: throughput",
     others: semaphore,
   },
-  idle: { of: "chat", case: "idle fetch G=1000", title: "Looking for news in 1,000 chats without any", others: book },
+  idle: { of: "chat", case: "idle fetch G=1000", title: "Looking for new messages in 1000 quiet chats", others: book },
   sends: {
     of: "chat",
     case: "send 16 clients one chat",
@@ -90,15 +91,15 @@ const choice = {
   gzip: {
     of: "logship",
     case: "lines gz",
-    title: "Lines out of a gzip file",
+    title: "Lines read from a gzip file",
     others: { "zcat | wc -l": "zcat | wc -l" },
   },
-  held: { of: "logship", case: "bytes held framed gzip", title: "What the server holds", others: book },
+  held: { of: "logship", case: "bytes held framed gzip", title: "Bytes held by the server", others: book },
   upload: {
     of: "logship",
     case: "upload raw",
-    title: "Uploading a file as it is",
-    others: { ...book, floor: "many SETs at once" },
+    title: "Uploading a file uncompressed",
+    others: { ...book, floor: "pipelined SETs" },
   },
   counts: {
     of: "stats",
@@ -109,7 +110,7 @@ const choice = {
   memory: {
     of: "stats",
     case: "memory 7 precisions",
-    title: "Memory of such a counter",
+    title: "Memory of that counter",
     others: { "classic, cleaned": "Redis in Action, cleaned" },
   },
   buffered: {
@@ -139,19 +140,19 @@ const choice = {
   silent: {
     of: "core",
     case: "Redis absent, silent",
-    title: "A server that takes the connection and is silent",
+    title: "The server accepts the connection and never replies: error after",
     others: { "ioredis@6.0.0": "ioredis 6" },
   },
   seen: {
     of: "core",
     case: "config change seen p50",
-    title: "A changed value is known elsewhere",
+    title: "A changed value reaches another process after",
     others: { classic: "polling each second" },
   },
   refused: {
     of: "core",
     case: "Redis absent, refused",
-    title: "A port that refuses: the error after",
+    title: "The port refuses the connection: error after",
     others: { "ioredis@6.0.0": "ioredis 6" },
   },
 };
@@ -162,7 +163,7 @@ const { gzip, held, upload, counts, memory, buffered, eight, keystrokes, ranges,
 
 /** @type {Record<string, { title: string, cases: readonly (Choice | undefined)[] }>} */
 const pictures = {
-  front: { title: "kit beside what people use today", cases: [strict, killed, wait, tooMany, keystrokes, serial] },
+  front: { title: "kit compared with other libraries", cases: [strict, killed, wait, tooMany, keystrokes, serial] },
   queue: { title: "@kit/queue", cases: [strict, killed, server, serial] },
   lock: { title: "@kit/lock", cases: [wait, handOff, free] },
   semaphore: { title: "@kit/semaphore", cases: [tooMany, permitWait, permits] },
@@ -198,6 +199,8 @@ export function charts() {
 function groupOf({ of, case: name, title, others, missing = "not within two minutes" }, cases) {
   const found = cases.find((entry) => entry.case === name);
   if (found === undefined) throw new Error(`${of}.json has no case "${name}"`);
+  const wrong = foreignNumbers(title, found);
+  if (wrong.length > 0) throw new Error(`The chart "${title}": the case has no ${wrong.join(", ")}: ${found.about}`);
   const isMore = found.better === "higher";
   /** @param {string} who @param {{ median?: number } | null | undefined} figure @param {boolean} isOurs */
   const bar = (who, figure, isOurs) => {

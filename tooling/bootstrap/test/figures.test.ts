@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { slug, wrongFigures } from "../checks/figures.mjs";
+import { foreignNumbers, slug, wrongFigures } from "../checks/figures.mjs";
 import { tempFolder, writeFiles } from "./temp.js";
 
 const measured = (better: "higher" | "lower", unit: string, kit: number, ...peers: number[]) => ({
@@ -53,4 +53,13 @@ it("takes a zero as it is, and words with numbers in them for words", () => {
 
 it("finds no wrong figure in this repository", () => {
   expect(wrongFigures()).toEqual([]);
+});
+
+it("finds numbers of a title that the case does not have", () => {
+  const contended = {
+    case: "contended 16x4 hold=5ms",
+    about: "16 closed loops in 4 processes, 5 ms each; 1,000 names",
+  };
+  expect(foreignNumbers("64 callers hold a lock for 5 ms each: p99", contended)).toEqual(["64"]);
+  expect(foreignNumbers("16 callers, 1000 names", contended)).toEqual([]);
 });
