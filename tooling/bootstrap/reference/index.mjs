@@ -5,6 +5,7 @@ import { publicPackages } from "../pack.mjs";
 import { root } from "../repo.mjs";
 import { errorPage } from "./a-to-z.mjs";
 import { sourcesNamed } from "./comments.mjs";
+import { defaultsPage } from "./defaults.mjs";
 import { errorsSection } from "./errors.mjs";
 import { keysSection } from "./keys.mjs";
 import { tablesOf } from "./options.mjs";
@@ -14,7 +15,7 @@ import { optionsSection } from "./section.mjs";
 
 /**
  * The pages that follow from the code of the packages, by their paths, and what is wrong in that code: `docs/reference.md` of each, and,
- * where all are given, the page of all errors.
+ * where all are given, the pages of all errors and of all defaults.
  * @param {readonly Workspace[]} packages
  */
 async function pages(packages) {
@@ -46,6 +47,9 @@ async function pages(packages) {
     const all = errorPage(sources);
     problems.push(...all.problems);
     texts.set(join(root, "apps", "docs", "errors.md"), all.text);
+    const defaults = defaultsPage(optionTables);
+    problems.push(...defaults.problems);
+    texts.set(join(root, "apps", "docs", "defaults.md"), defaults.text);
   }
   for (const [path, text] of texts) {
     const style = await prettier.resolveConfig(path);

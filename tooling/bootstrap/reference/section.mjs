@@ -57,7 +57,7 @@ const writtenIn = (usual) => /^(?:"[^"]*"|true|false|-?\d+(?:[,_]\d{3})*(?:\.\d+
 const plain = (written) => (/^-?\d/.test(written) ? written.replace(/[,_]/g, "") : written);
 
 /** @param {Option} option */
-const usualOf = ({ rule, usual = "" }) => {
+export const usualOf = ({ rule, usual = "" }) => {
   if (rule.required) return "required";
   const written = writtenIn(usual);
   if (written !== undefined) return `\`${plain(written)}\`${usual.slice(written.length)}`;

@@ -137,7 +137,7 @@ function write({ pages, figures, sidebar, repository }) {
 }
 
 /** Whether a page is made from the code or from other files, so that nobody edits it. @param {string} file */
-const isMade = (file) => /(?:^CHANGES|\/docs\/(?:reference|api)|^apps\/docs\/errors)\.md$/.test(file);
+const isMade = (file) => /(?:^CHANGES|\/docs\/(?:reference|api)|^apps\/docs\/(?:errors|defaults))\.md$/.test(file);
 
 /** @param {readonly string[]} figures @param {string} target */
 function copyFigures(figures, target) {

@@ -102,7 +102,7 @@ export function sidebarOf(pages) {
       group("Runbooks", below("runbooks")),
     ]),
     group("Compare and migrate", [...below("comparisons"), ...below("migration"), "bench/index"]),
-    group("Reference", ["errors", ...ofPackages("reference"), ...ofPackages("api")]),
+    group("Reference", ["errors", "defaults", ...ofPackages("reference"), ...ofPackages("api")]),
     group("Project", [
       "status",
       "changelog",
