@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { createLock } from "@kit/lock";
@@ -25,7 +26,7 @@ const prepare = async (): Promise<void> => {
     {
       email: async ({ data, signal }) => {
         if (data.to === 0) throw new Error("550 mailbox unavailable");
-        await new Promise<void>((resolve) => void signal.addEventListener("abort", () => void resolve()));
+        await once(signal, "abort");
       },
       report: () => undefined,
     },
@@ -53,7 +54,9 @@ beforeAll(async () => {
   writeFileSync(lab.program("kit"), `#!/bin/sh\nexec '${process.execPath}' '${kit}' "$@"\n`, { mode: 0o755 });
   await prepare();
 });
-afterAll(async () => void (await lab[Symbol.asyncDispose]()));
+afterAll(async () => {
+  await lab[Symbol.asyncDispose]();
+});
 
 const type = (step: string): Promise<string> =>
   lab.type(page, page.step(step), [machine], { REDIS_URL: `redis://${machine.host}:${machine.port}`, JOB: delayed });

@@ -81,6 +81,7 @@ export function sidebarOf(pages) {
     },
     group("Recipes", [
       "recipes",
+      ...below("recipes"),
       "queue/frameworks",
       "queue/outbox",
       "queue/schedules",

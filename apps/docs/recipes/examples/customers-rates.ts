@@ -17,27 +17,26 @@ const useOf = async (customer: string, { limit, perMs }: { limit: number; perMs:
   return used <= limit ? 0 : (window + 1) * perMs - Date.now();
 };
 
-const starts: number[] = [];
+let sent = 0;
 const worker = queue.work(
   {
     email: async ({ data }) => {
       const waitMs = await useOf(data.customer, { limit: 3, perMs: 500 });
       if (waitMs > 0) throw new SnoozeError(waitMs);
-      starts.push(Math.floor(Date.now() / 500));
+      sent++;
     },
   },
   { concurrency: 10, maxSnoozes: 10_000 },
 );
 const done = new Promise<void>((resolve) => {
   worker.on("completed", () => {
-    if (starts.length === 6) resolve();
+    if (sent === 6) resolve();
   });
 });
 
 for (let job = 0; job < 6; job++) await queue.add("email", { customer: "ann" });
 await done;
-const inOneWindow = Math.max(...starts.map((start) => starts.filter((one) => one === start).length));
-console.log(`at most ${String(inOneWindow)} in a window`); // prints: at most 3 in a window
+console.log(`sent ${String(sent)}`); // prints: sent 6
 
 await queue.close();
 await redis.close();
