@@ -4,12 +4,13 @@ import { campaign, type CampaignReport, controlCampaign, faultsOf, someSeed } fr
 import type { Control } from "./lab/control.js";
 import { inOwnNetwork } from "./lab/network.js";
 import { noteRejection } from "./lab/rejections.js";
+import { keep } from "./kept.js";
 import type { Workload } from "./workload.js";
 import { loadWorkload, workloadNames } from "./workloads.js";
 
 const names = workloadNames();
 
-const usage = `npm run faults -- <package> [--fault NAME] [--server NAME] [--seed N] [--seconds N] [--injections N] [--control NAME] [--client NAME] [--json] [--list]
+const usage = `npm run faults -- <package> [--fault NAME] [--server NAME] [--seed N] [--seconds N] [--injections N] [--control NAME] [--client NAME] [--json] [--save] [--list]
 
   <package>   ${names.join(", ")}, or all
   --fault     only the fault NAME, or all whose names begin so (see --list)
@@ -20,6 +21,7 @@ const usage = `npm run faults -- <package> [--fault NAME] [--server NAME] [--see
   --control   runs a package with one bug in it, which must be reported: exit code 1
   --client    the client of Redis on which the package runs: ${clientNames.join(", ")} (default ioredis)
   --json      one object on stdout, and nothing else
+  --save      keeps the results of whole runs for the page of faults; then: npm run reference
   --list      what there is, without running it
   --help      this text`;
 
@@ -49,6 +51,7 @@ const parse = (): { readonly values: Record<string, string | boolean | undefined
         control: { type: "string" },
         client: { type: "string", default: "ioredis" },
         json: { type: "boolean" },
+        save: { type: "boolean" },
         list: { type: "boolean" },
         help: { type: "boolean", short: "h" },
       },
@@ -158,8 +161,10 @@ const main = async (): Promise<void> => {
   // Nothing is open then. Left to end by itself, Node 20 has been seen to spin for ever in `Environment::CleanupHandles`.
   process.once("beforeExit", () => process.exit());
 
+  const isKept = values["save"] === true && fault === undefined && control === undefined;
   const print = (report: CampaignReport): void => {
     process.stdout.write(json === true ? `${JSON.stringify(report)}\n` : table(report));
+    if (isKept) keep(report, seconds);
     if (report.failures.length > 0) process.exitCode = 1;
   };
   if (json !== true) say(`seed ${String(seed)}`);
