@@ -1,6 +1,7 @@
 // `npm run docs` writes the pages and the sidebar before it calls VitePress. See tooling/bootstrap/site.
 import { readFileSync } from "node:fs";
 import { slug } from "../../../tooling/bootstrap/checks/links.mjs";
+import { weightInSearch, withKeywords } from "../../../tooling/bootstrap/site/search.mjs";
 
 const { sidebar, repository } = JSON.parse(readFileSync(new URL("../dist/site.json", import.meta.url), "utf8"));
 
@@ -69,8 +70,15 @@ export default {
     outline: [2, 3],
     search: {
       provider: "local",
-      // The index takes words alone, so code needs no colours here.
-      options: { _render: (text, env, markdown) => markdown.render(text.replace(/^( *```)\w+.*$/gm, "$1txt"), env) },
+      options: {
+        // The index has only words, so code needs no colors here.
+        _render: (text, env, markdown) =>
+          markdown.render(
+            withKeywords(text, env.relativePath.replace(/\.md$/, "")).replace(/^( *```)\w+.*$/gm, "$1txt"),
+            env,
+          ),
+        miniSearch: { searchOptions: { boostDocument: weightInSearch } },
+      },
     },
     externalLinkIcon: true,
     ...(repository && {

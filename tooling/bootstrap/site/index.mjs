@@ -19,6 +19,7 @@ import { pageProblems } from "./built.mjs";
 import { machineReadable } from "./llms.mjs";
 import { look } from "./look.mjs";
 import { linkOf } from "./outline.mjs";
+import { searchProblems } from "./search.mjs";
 import { site } from "./site.mjs";
 import { weightReport } from "./weight.mjs";
 
@@ -59,7 +60,12 @@ export async function docs(env, args) {
   copyFigures(made.figures, builtFolder); // for the pages as Markdown: those in HTML have copies of their own
   const files = made.pages.map(({ address }) => `${address}.html`);
   const weight = weightReport(builtFolder, files, baseOf(args));
-  const problems = [...pageProblems(builtFolder, baseOf(args)), ...brokenLinks(builtFolder), ...weight.problems];
+  const problems = [
+    ...pageProblems(builtFolder, baseOf(args)),
+    ...brokenLinks(builtFolder),
+    ...weight.problems,
+    ...searchProblems(builtFolder),
+  ];
   if (problems.length > 0) throw new SetupError(problems.join("\n"));
   process.stdout.write(`${made.pages.length} pages in ${seconds(start)}: apps/site/dist/www\n${weight.fact}\n`);
   return args.includes("--look") ? lookAt(made.pages, env) : 0;
@@ -137,7 +143,8 @@ function write({ pages, figures, sidebar, repository }) {
 }
 
 /** Whether a page is made from the code or from other files, so that nobody edits it. @param {string} file */
-const isMade = (file) => /(?:^CHANGES|\/docs\/(?:reference|api)|^apps\/docs\/(?:errors|defaults))\.md$/.test(file);
+const isMade = (file) =>
+  /(?:^CHANGES|\/docs\/(?:reference|api)|^apps\/docs\/(?:errors|defaults|fault-runs))\.md$/.test(file);
 
 /** @param {readonly string[]} figures @param {string} target */
 function copyFigures(figures, target) {

@@ -102,7 +102,7 @@ export function sidebarOf(pages) {
       ...ofPackages("operations"),
       group("Runbooks", below("runbooks")),
     ]),
-    group("Compare and migrate", [...below("comparisons"), ...below("migration"), "bench/index"]),
+    group("Compare and migrate", [...below("comparisons"), ...below("migration"), "bench/index", "fault-runs"]),
     group("Reference", ["errors", "defaults", ...ofPackages("reference"), ...ofPackages("api")]),
     group("Project", [
       "status",

@@ -21,6 +21,8 @@ export interface QueueSetup {
   readonly strict?: boolean;
   readonly ack?: "batched" | "each";
   readonly cancelBy?: "push";
+  /** @default 20,000 */
+  readonly deadlineMs?: number;
   /** Whether ended jobs are kept. */
   readonly keepsHistory?: boolean;
   /** Whether each handler reports progress once. */
@@ -73,8 +75,11 @@ const schedulesOn = (schedules: Schedules): NonNullable<BenchQueue["schedules"]>
 
 const kit: Definition = {
   id: "kit",
-  settings: "defaults but deadlineMs: 20000; where a case says strict or ack each: strict: true, ack: each",
-  open: async (url, { keepsHistory = false, reportsProgress = false, ...setup }, connect) => {
+  settings: ({ deadlineMs }) =>
+    deadlineMs === 2_000
+      ? "defaults"
+      : "defaults but deadlineMs: 20000; where a case says strict or ack each: strict: true, ack: each",
+  open: async (url, { keepsHistory = false, reportsProgress = false, deadlineMs = 20_000, ...setup }, connect) => {
     // An older build, with which this one is compared, may lack these entries.
     const history = keepsHistory ? (await import("@kit/queue/history")).keepHistory() : undefined;
     const { reportProgress } = reportsProgress ? await import("@kit/queue/progress") : {};
@@ -84,7 +89,7 @@ const kit: Definition = {
     const redis = await connect(url);
     // On a busy machine a bulk of megabytes can take long.
     const queue = createQueue<{ job: (data: Data) => unknown }>(redis, name, {
-      deadlineMs: 20_000,
+      deadlineMs,
       ...(history && { history }),
     });
     const address = { queue: name };
@@ -106,7 +111,7 @@ const kit: Definition = {
           await anyQueue.addAll(full.map((one) => ({ name: one, data: {} })));
       },
       cancel: (id) => cancelJob(redis, address, id),
-      schedules: schedulesOn(createSchedules(redis, name, { deadlineMs: 20_000 })),
+      schedules: schedulesOn(createSchedules(redis, name, { deadlineMs })),
       drain: () => drainQueue(redis, address),
       work: async (concurrency, handler) => {
         const run = async (job: Job): Promise<void> => {
@@ -132,6 +137,7 @@ const bullmq = (id: string, isDefaults: boolean, settings: object): Definition =
     const { Queue, Worker } = await import("bullmq");
     const connection = await connected(url);
     const queue = new Queue(name, { connection: connection as never, defaultJobOptions: settings });
+    queue.on("error", () => undefined);
     const blocking = reconnecting(url);
     blocking.options.maxRetriesPerRequest = null;
     return {
@@ -164,6 +170,7 @@ const bee = (id: string, isDefaults: boolean, settings: object): Definition => (
     const { default: BeeQueue } = await import("bee-queue");
     const own = { ...settings, redis: { url }, activateDelayedJobs: true };
     const queue = await new BeeQueue<Data>(name, { ...own, isWorker: false }).ready();
+    queue.on("error", () => undefined);
     return {
       add: (data) => queue.createJob(data).save(),
       addMany: async (all) => {

@@ -1,0 +1,111 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { root } from "../repo.mjs";
+
+/**
+ * Words that readers search for, each with the address of the page that answers. The words are keywords of that page, and the built
+ * index must list the page among its first hits.
+ * @type {Readonly<Record<string, string>>}
+ */
+export const searches = {
+  cron: "queue/schedules",
+  "repeatable jobs": "queue/schedules",
+  stalled: "queue/workers",
+  "graceful shutdown": "queue/deploys",
+  SIGTERM: "queue/deploys",
+  "rate limit": "queue/operations",
+  "limit per customer": "recipes/customers-limits",
+  retries: "queue/adding",
+  deduplication: "queue/adding",
+  "dead letter": "runbooks/on-call",
+  "job does not run": "runbooks/on-call",
+  concurrency: "queue/workers",
+  "cancel a job": "queue/operations",
+  flow: "recipes/flow",
+  NestJS: "queue/frameworks",
+  "transactional outbox": "queue/outbox",
+  progress: "queue/progress",
+  "unit test": "queue/testing",
+  Jest: "first-steps",
+  BullMQ: "migration/bullmq",
+  redlock: "migration/redlock",
+  "leader election": "lock/leader-election",
+  mutex: "lock/index",
+  "lock lost": "runbooks/lost-locks",
+  "read write lock": "lock/read-write",
+  "session limit": "semaphore/limits",
+  ElastiCache: "where-it-runs",
+  "Redis Cluster": "where-it-runs",
+  "eviction policy": "production",
+  ACL: "production",
+  "connection refused": "redis-away",
+  failover: "runbooks/failed-master",
+  "cost at scale": "at-scale",
+  TLS: "core/recipes",
+  "node-redis": "core/clients",
+  serverless: "core/http",
+  OpenTelemetry: "core/tracing",
+  Prometheus: "stats/prometheus",
+  "unread count": "chat/reading",
+  "server-sent events": "chat/over-http",
+  logrotate: "logship/files",
+  "typing errors": "autocomplete/matching",
+  "cache stampede": "recipes/cache",
+  "idempotency key": "recipes/idempotency-key",
+  defaults: "defaults",
+};
+
+/** How many hits a reader looks at. */
+const seen = 4;
+
+/** The text of a page as the index gets it: with its keywords under the title. @param {string} text @param {string} address */
+export const withKeywords = (text, address) => {
+  const words = Object.entries(searches).flatMap(([word, page]) => (page === address ? [word] : []));
+  return words.length === 0 ? text : text.replace(/^# .*$/m, (title) => `${title}\n\n${words.join(", ")}.\n`);
+};
+
+/**
+ * Guides rank before pages that are looked up. It runs in the browser, so it uses nothing around it.
+ * @param {string} id The path of a page and its heading.
+ */
+export const weightInSearch = (id) =>
+  /\/(?:reference|api|design|decisions|bench|faults|marketplace|changelog|contributing|fault-runs|architecture)(?:[/.#]|$)/.test(
+    id,
+  )
+    ? 0.2
+    : /#/.test(id)
+      ? 0.7
+      : 1;
+
+/**
+ * The searches whose page is not among the first hits of the built index.
+ * @param {string} folder Of the built site.
+ */
+export function searchProblems(folder) {
+  const fromSite = createRequire(join(root, "apps", "site", "package.json"));
+  const MiniSearch = createRequire(fromSite.resolve("vitepress"))("minisearch");
+  const chunks = join(folder, "assets", "chunks");
+  const file = readdirSync(chunks).find((name) => name.startsWith("@localSearchIndex"));
+  if (file === undefined) return ["The site has no search index"];
+  const [, json = '""'] = /^const \w+=(["'`][^]*["'`]);export/.exec(readFileSync(join(chunks, file), "utf8")) ?? [];
+  // The chunk is a string literal that the build wrote.
+  const index = MiniSearch.loadJSON(new Function(`return ${json}`)(), {
+    fields: ["title", "titles", "text"],
+    storeFields: ["title", "titles"],
+  });
+  return Object.entries(searches).flatMap(([words, address]) => {
+    const found = index.search(words, {
+      fuzzy: 0.2,
+      prefix: true,
+      boost: { title: 4, text: 2, titles: 1 },
+      boostDocument: weightInSearch,
+    });
+    const pages = found.map((/** @type {{ id: string }} */ { id }) =>
+      id.replace(/^\//, "").replace(/(?:\.html)?(?:#.*)?$/, ""),
+    );
+    const wanted = address.replace(/(?:^|\/)index$/, "");
+    const first = pages.slice(0, seen).map((/** @type {string} */ page) => page.replace(/\/(?:index)?$/, ""));
+    return first.includes(wanted) ? [] : [`a search for "${words}" finds ${first.join(", ")}, and not ${address}`];
+  });
+}
