@@ -43,7 +43,8 @@ const tics = [
 ];
 
 /** Pages that are made from the code or from files, and texts that other people wrote. */
-const notWritten = /(?:^|\/)(?:CHANGELOG\.md|reference\.md|CODE_OF_CONDUCT\.md)$|^apps\/docs\/(?:errors|defaults|fault-runs)\.md$|\/fixtures\//;
+const notWritten =
+  /(?:^|\/)(?:CHANGELOG\.md|reference\.md|CODE_OF_CONDUCT\.md)$|^apps\/docs\/(?:errors|defaults|fault-runs)\.md$|\/fixtures\//;
 
 /**
  * The tics and the sentences of more than {@link longest} words in the documents.

@@ -62,7 +62,8 @@ export const advice = {
   lastLine: 'Use `"leave"` if the files are still written to.',
   "chat.leaseMs": "Handling a message takes more than 30 s without `ack`.",
   "core.leaseMs": "See `leaseMs` of the package.",
-  "lock.leaseMs": "The event loop may be blocked for longer than 5 s: raise it. A dead holder must be replaced sooner: lower it.",
+  "lock.leaseMs":
+    "The event loop may be blocked for longer than 5 s: raise it. A dead holder must be replaced sooner: lower it.",
   "semaphore.leaseMs": "As for a lock.",
   "queue.leaseMs": "Handlers block the event loop for longer than 5 s: raise it, or use `heartbeat`.",
   "logship.leaseMs": "A killed process's file should be taken over sooner or later.",
