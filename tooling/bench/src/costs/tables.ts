@@ -95,7 +95,7 @@ const loadTable = (costs: Costs, example: Example): string =>
 
 /** The data that the shop keeps, and for how long, in seconds. */
 const kept: readonly (readonly [what: string, object: string, part: keyof typeof shop, seconds: number])[] = [
-  ["jobs of a minute, while the workers are away", "queue: a waiting job", "jobs", 60],
+  ["jobs of a minute without workers", "queue: a waiting job", "jobs", 60],
   ["messages of an hour, until everyone has read them", "chat: a message", "messages", 3_600],
   ["names of locks, each used once: `keepMs` of a minute", "lock: a name that was released", "locks", 60],
   ["the same by default: a week", "lock: a name that was released", "locks", 604_800],

@@ -56,7 +56,7 @@ export const stored: readonly StoredObject[] = [
 export const idle: readonly IdleObject[] = [
   {
     package: "autocomplete",
-    name: "an index that nobody asks",
+    name: "an index without queries",
     about: "one query before",
     open: async (scene) => (await indexOn(scene)).suggest("a"),
   },

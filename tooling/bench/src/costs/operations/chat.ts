@@ -47,8 +47,8 @@ export const operations: readonly CostedOperation[] = [
   },
   {
     package: "chat",
-    name: "send, 100 at once",
-    about: "100 messages to one chat that begin together",
+    name: "send, 100 at a time",
+    about: "100 concurrent messages to one chat",
     count: 5_000,
     open: async (scene) => {
       const chat = await chatOn(scene);
@@ -123,7 +123,7 @@ export const idle: readonly IdleObject[] = [
   {
     package: "chat",
     name: "listeners of 100 members",
-    about: "of one process, each in a chat of its own",
+    about: "of one process, each in a separate chat",
     open: async (scene) => {
       const chat = scene.own(createChat<string>(await scene.client()));
       const end = new AbortController();

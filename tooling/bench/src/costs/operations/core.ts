@@ -19,7 +19,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "core",
     name: "change of a configuration",
-    about: "the change, and its read by the process itself; each other process that follows reads it, too",
+    about: "the change, and its read by the same process; each other process that follows it reads it as well",
     count: 500,
     callers: manyCallers,
     open: async (scene) => {

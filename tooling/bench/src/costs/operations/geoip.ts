@@ -59,7 +59,7 @@ export const stored: readonly StoredObject[] = [
   {
     package: "geoip",
     name: "a range",
-    about: `of ${rows.toLocaleString("en-US")}, with their places; an import holds two versions at once`,
+    about: `of ${rows.toLocaleString("en-US")}, with their places; an import holds two versions at the same time`,
     count: rows,
     store: load,
   },
@@ -68,7 +68,7 @@ export const stored: readonly StoredObject[] = [
 export const idle: readonly IdleObject[] = [
   {
     package: "geoip",
-    name: "a reader that nobody asks",
+    name: "a reader without lookups",
     about: "one look-up before",
     open: async (scene) => {
       const geo = await readerOn(scene);

@@ -18,7 +18,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "lock",
     name: "acquire and release, free",
-    about: "names that nobody else wants",
+    about: "names without other callers",
     count: 2_000,
     callers: manyCallers,
     open: async (scene) => {
@@ -93,7 +93,7 @@ export const idle: readonly IdleObject[] = [
   {
     package: "lock",
     name: "1,000 held locks of one process",
-    about: "lease of 10 s; on a Cluster each is renewed by a command of its own",
+    about: "lease of 10 s; on a Cluster each is renewed by a separate command",
     open: async (scene) => {
       const lock = await lockOn(scene);
       await inGroups(100, (index) => lock.acquire(`one of many:${String(index)}`))(1_000);

@@ -113,7 +113,7 @@ const busy: CostedOperation["open"] = async (scene) => {
   };
 };
 
-const full = "all jobs wait before the worker begins, the handler does nothing; the adds are not counted";
+const full = "all jobs are queued before the worker starts, the handler does nothing; adds are not counted";
 
 export const operations: readonly CostedOperation[] = [
   {
@@ -129,8 +129,8 @@ export const operations: readonly CostedOperation[] = [
   },
   {
     package: "queue",
-    name: "add, 100 at once",
-    about: "100 adds that begin together",
+    name: "add, 100 at a time",
+    about: "100 concurrent adds",
     count: 20_000,
     open: async (scene) => {
       const queue = await queueOn(scene);
@@ -191,7 +191,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "queue",
     name: "process, c=100, with progress",
-    about: `${full}, but reports progress once`,
+    about: full.replace("does nothing", "only reports progress once"),
     count: 1_000,
     open: processing(100, { handler: (job) => void reportProgress(job, { done: 1 }) }),
   },
