@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { clock } from "@tooling/lab";
 import { grows, within } from "../lab/waits.js";
 import { stopped } from "../lab/process-state.js";
@@ -49,6 +50,8 @@ export const processFaults: readonly Fault[] = [
     kind: "event loop blocked",
     setting: "kept",
     inject: async (lab) => {
+      // A fault within the lease before would explain each lost lease, so nothing could be judged.
+      if (lab.toBlock) await sleep(1.2 * lab.leaseMs);
       const worker = lab.toBlock?.() ?? lab.pick(lab.workers);
       const before = worker?.logged("blocked") ?? 0;
       worker?.tell("block");

@@ -3,6 +3,7 @@ import {
   judged,
   type Judge as AnyJudge,
   stalledByAll,
+  silences,
   stalledIn,
   type Verdict as AnyVerdict,
 } from "../../common-invariants.js";
@@ -188,7 +189,8 @@ const checkCrashes = (run: RunHistory, { job, runs }: Story, judge: Judge): void
     const from = run.isShifted ? -Infinity : at - 3 * run.leaseMs - lateMs;
     const isInterrupted = run.outages.some((one) => !isHarmless(one.kind) && one.from <= at && one.to >= from);
     const isStalled = run.workers.some((one) => stalledIn(one, from, at) > run.leaseMs / 4);
-    judge("charged", !isInterrupted && !isStalled && `${job} was charged a crash without one`);
+    const isSilent = silences(run).some(({ from: begin, to }) => begin <= at && to >= from);
+    judge("charged", !isInterrupted && !isStalled && !isSilent && `${job} was charged a crash without one`);
   }
 };
 
