@@ -6,6 +6,7 @@ const tools = [
   { program: "cc", packages: ["gcc", "libc6-dev"] },
   { program: "nft", packages: ["nftables"] },
   { program: "ip", packages: ["iproute2"] },
+  { program: "logrotate", packages: ["logrotate"] },
 ];
 
 // The programs that start the tools also search these folders, which even root's PATH may lack.

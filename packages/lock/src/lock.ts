@@ -84,7 +84,7 @@ export interface LockInspection {
  * keeps its data. Made by {@link createLock}.
  *
  * A caller that cannot have the lock waits in the queue, in the order in which the server saw the calls. A release hands the
- * lock to the first of the queue and notifies it, in one step; nothing polls where pushes are permitted.
+ * lock to the first of the queue and notifies it, in one step; waiters don't poll unless pushes are forbidden. They send a heartbeat every 5 s.
  */
 export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   /** The settings of an acquire without options. */

@@ -179,8 +179,8 @@ export interface QueueOptions extends ClientOptions {
   readonly expiresMs?: number | undefined;
   /**
    * Standard Schemas (Zod, Valibot, ArkType and others) by names of jobs. Each checks the data, as JSON leaves it, when a job is
-   * added and again before it runs. An add with data that does not fit rejects. A job whose data does not fit when it is to run becomes
-   * a dead letter. The data is stored as it was added; the handler gets the output of the schema.
+   * added and again before it runs. An add with data that does not fit rejects. A worker passes on a stored job whose data does
+   * not fit, like a job without a handler. The data is stored as it was added; the handler gets the output of the schema.
    */
   readonly schemas?: Readonly<Record<string, StandardSchema | undefined>> | undefined;
 }

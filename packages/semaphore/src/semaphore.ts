@@ -97,7 +97,7 @@ export interface SemaphoreInspection {
  * clock, as long as the server keeps its data and the limit is not lowered. Made by {@link createSemaphore}.
  *
  * A caller that finds no room waits in the queue: by priority, and then in order of arrival at the server. A release grants to the
- * next waiters while they fit, and notifies them, in one step; nothing polls where pushes are permitted. The order is strict: when
+ * next waiters while they fit, and notifies them, in one step; waiters don't poll unless pushes are forbidden. They send a heartbeat every 5 s. The order is strict: when
  * the next waiter needs more than is free, all wait for it. Only an unreachable waiter is skipped, and keeps its place. In a group
  * each tenant has a queue of its own, and a full tenant does not hold up others.
  *

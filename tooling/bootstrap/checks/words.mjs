@@ -1,5 +1,5 @@
-import { readFileSync } from "node:fs";
-import { relative } from "node:path";
+import { readdirSync, readFileSync } from "node:fs";
+import { join, relative, sep } from "node:path";
 import { root } from "../repo.mjs";
 import { markdownFiles, withoutCode } from "./links.mjs";
 
@@ -55,6 +55,27 @@ export function wordProblems(folder = root) {
     const name = relative(folder, file);
     if (notWritten.test(name)) return [];
     return problemsOf(readFileSync(file, "utf8")).map(({ line, problem }) => `${name}:${line}: ${problem}`);
+  });
+}
+
+/**
+ * The same of the doc comments in the sources of packages, from which the reference pages are made.
+ * @param {string} [folder]
+ */
+export function commentProblems(folder = join(root, "packages")) {
+  const sources = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((path) =>
+    /^[^/]+\/src\/.*\.ts$/.test(path.split(sep).join("/")),
+  );
+  return sources.flatMap((path) => {
+    const text = readFileSync(join(folder, path), "utf8");
+    return [...text.matchAll(/\/\*\*(.*?)\*\//gs)].flatMap((comment) => {
+      const first = text.slice(0, comment.index).split("\n").length;
+      const lines = (comment[1] ?? "").split("\n").map((line) => line.replace(/^\s*\* ?/, ""));
+      const example = lines.findIndex((line) => line.startsWith("@example"));
+      const prose = (example < 0 ? lines : lines.slice(0, example)).map((line) => line.replace(/^@\w+ ?/, "\n"));
+      // A tag starts a paragraph, which adds a line.
+      return problemsOf(prose.join("\n")).map(({ problem }) => `packages/${path}:${first}: ${problem}`);
+    });
   });
 }
 

@@ -7,9 +7,9 @@ import { tempFolder, writeFiles } from "./temp.js";
 it("names the tools of the fault lab that are not on PATH", () => {
   const folder = tempFolder();
   expect(missingLabTools({ PATH: folder })).toContain("cc");
-  writeFiles(folder, { cc: "", nft: "", ip: "" });
+  writeFiles(folder, { cc: "", nft: "", ip: "", logrotate: "" });
   // A file with that name must also be executable.
   expect(missingLabTools({ PATH: folder })).toContain("cc");
-  for (const name of ["cc", "nft", "ip"]) chmodSync(join(folder, name), 0o755);
+  for (const name of ["cc", "nft", "ip", "logrotate"]) chmodSync(join(folder, name), 0o755);
   expect(missingLabTools({ PATH: folder })).toEqual([]);
 });
