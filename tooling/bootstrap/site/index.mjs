@@ -64,7 +64,7 @@ export async function docs(env, args) {
     ...pageProblems(builtFolder, baseOf(args)),
     ...brokenLinks(builtFolder),
     ...weight.problems,
-    ...searchProblems(builtFolder),
+    ...(await searchProblems(builtFolder)),
   ];
   if (problems.length > 0) throw new SetupError(problems.join("\n"));
   process.stdout.write(`${made.pages.length} pages in ${seconds(start)}: apps/site/dist/www\n${weight.fact}\n`);

@@ -1,6 +1,7 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { root } from "../repo.mjs";
 
 /**
@@ -82,15 +83,15 @@ export const weightInSearch = (id) =>
  * The searches whose page is not among the first hits of the built index.
  * @param {string} folder Of the built site.
  */
-export function searchProblems(folder) {
+export async function searchProblems(folder) {
   const fromSite = createRequire(join(root, "apps", "site", "package.json"));
   const MiniSearch = createRequire(fromSite.resolve("vitepress"))("minisearch");
   const chunks = join(folder, "assets", "chunks");
   const file = readdirSync(chunks).find((name) => name.startsWith("@localSearchIndex"));
   if (file === undefined) return ["The site has no search index"];
-  const [, json = '""'] = /^const \w+=(["'`][^]*["'`]);export/.exec(readFileSync(join(chunks, file), "utf8")) ?? [];
-  // The chunk is a string literal that the build wrote.
-  const index = MiniSearch.loadJSON(new Function(`return ${json}`)(), {
+  // The chunk of the build is a module whose default export is the index, as JSON.
+  const { default: json } = await import(pathToFileURL(join(chunks, file)).href);
+  const index = MiniSearch.loadJSON(json, {
     fields: ["title", "titles", "text"],
     storeFields: ["title", "titles"],
   });
