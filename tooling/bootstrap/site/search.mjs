@@ -39,9 +39,8 @@ export const searches = {
   ElastiCache: "where-it-runs",
   "Redis Cluster": "where-it-runs",
   "eviction policy": "production",
-  ACL: "production",
   "connection refused": "redis-away",
-  failover: "runbooks/failed-master",
+  "failed master": "runbooks/failed-master",
   "cost at scale": "at-scale",
   TLS: "core/recipes",
   "node-redis": "core/clients",
@@ -63,21 +62,26 @@ const seen = 4;
 /** The text of a page as the index gets it: with its keywords under the title. @param {string} text @param {string} address */
 export const withKeywords = (text, address) => {
   const words = Object.entries(searches).flatMap(([word, page]) => (page === address ? [word] : []));
-  return words.length === 0 ? text : text.replace(/^# .*$/m, (title) => `${title}\n\n${words.join(", ")}.\n`);
+  return words.length === 0
+    ? text
+    : text.replace(/^# .*$/m, (title) => `${title}\n\n${`${words.join(", ")}. `.repeat(4)}\n`);
 };
 
 /**
- * Guides rank before pages that are looked up. It runs in the browser, so it uses nothing around it.
+ * Guides rank before pages that are looked up. It also runs in the browser, so it uses nothing of this module.
  * @param {string} id The path of a page and its heading.
  */
-export const weightInSearch = (id) =>
-  /\/(?:reference|api|design|decisions|bench|faults|marketplace|changelog|contributing|fault-runs|architecture)(?:[/.#]|$)/.test(
-    id,
-  )
-    ? 0.2
-    : /#/.test(id)
-      ? 0.7
-      : 1;
+export const weightInSearch = (id) => {
+  const page =
+    /\/(?:reference|api|design|decisions|bench|faults|marketplace|changelog|contributing|fault-runs|architecture)(?:[/.#]|$)/.test(
+      id,
+    )
+      ? 0.15
+      : /\/(?:migration|comparisons|errors|defaults|doctor|overview)(?:[/.#]|$)/.test(id)
+        ? 0.45
+        : 1;
+  return id.includes("#") ? page * 0.6 : page;
+};
 
 /**
  * The searches whose page is not among the first hits of the built index.
