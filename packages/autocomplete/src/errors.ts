@@ -54,8 +54,8 @@ export class InvalidEntryError extends KitError {
 }
 
 /**
- * A rebuild ended before it could switch: another rebuild took its place, or it wrote nothing for ten minutes. The index is
- * unchanged. Retryable.
+ * A rebuild ended before it could switch: another rebuild took its place, it wrote nothing for ten minutes, or the server restarted and lost a part
+ * of it. The index is unchanged. Retryable.
  */
 export class RebuildLostError extends KitError {
   /** @internal */
@@ -66,7 +66,7 @@ export class RebuildLostError extends KitError {
   constructor(index: string) {
     super(
       "KIT_AUTOCOMPLETE_REBUILD",
-      `The rebuild of ${JSON.stringify(index)} is over: another one took its place, or it wrote nothing for ten minutes`,
+      `The rebuild of ${JSON.stringify(index)} is over: another one took its place, it wrote nothing for ten minutes, or the server lost a part of it`,
       { retryable: true },
     );
     this.index = index;

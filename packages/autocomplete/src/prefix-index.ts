@@ -12,7 +12,7 @@ import {
 import { IndexMaintenance } from "./commands/maintenance.js";
 import { IndexReader } from "./commands/reader.js";
 import { Shards } from "./commands/shards.js";
-import { type Change, IndexWriter } from "./commands/writer.js";
+import { type Change, IndexWriter, type Rebuild } from "./commands/writer.js";
 import { checkEntry, checkId, type CheckedEntry } from "./entry.js";
 import { DamagedIndexError } from "./errors.js";
 import { indexKeys } from "./keys.js";
@@ -250,19 +250,19 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * rebuild, in any process, ends this one. With several shards, each is switched in one step, one after another.
    *
    * @throws {KitError} `KIT_AUTOCOMPLETE_EMPTY`: there was no entry; the index is unchanged.
-   * @throws {RebuildLostError} another rebuild took its place, or the source produced nothing for ten minutes.
+   * @throws {RebuildLostError} another rebuild took its place, the source produced nothing for ten minutes, or the server lost a part of it.
    * @throws every error of {@link putMany}.
    */
   async rebuild(entries: Source<Entry<Payload>>, options: RebuildOptions<Payload> = {}): Promise<RebuildResult> {
     const { allowEmpty, ...resolved } = resolve("options", options, rebuildRules) as RebuildOptions<Payload>;
     holdErrors(entries);
     return await this.#run("rebuild", async () => {
-      const token = newToken();
-      await this.#maintenance.stage(token, resolved.signal);
-      const items = await this.#writeAll(entries, resolved, token);
+      const rebuild: Rebuild = { token: newToken(), batches: new Map() };
+      await this.#maintenance.stage(rebuild.token, resolved.signal);
+      const items = await this.#writeAll(entries, resolved, rebuild);
       if (items === 0 && !allowEmpty)
         throw new KitError("KIT_AUTOCOMPLETE_EMPTY", "The rebuild had no entries: set `allowEmpty` to empty the index");
-      await this.#maintenance.switchOver(token, resolved.signal);
+      await this.#maintenance.switchOver(rebuild, resolved.signal);
       this.#isDamaged = false;
       return { items };
     });
@@ -330,7 +330,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   async #writeAll(
     entries: Source<Entry<Payload>>,
     { onInvalid, signal }: PutManyOptions<Payload>,
-    token: string | undefined,
+    rebuild: Rebuild | undefined,
   ): Promise<number> {
     const { rules } = this.#settings;
     const rowsEach = rules.order === "weight" ? 1 + rules.rankedLength : 1;
@@ -349,7 +349,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
       rows = bytes = 0;
       ids.clear();
       ending.throwIfAborted();
-      await this.#writer.write(changes, { op: newToken(), signal, token });
+      await this.#writer.write(changes, { op: newToken(), signal, rebuild });
       written += changes.length;
     };
     for await (const entry of untilAborted(entries, signal, ending)) {

@@ -166,6 +166,22 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
       await whole();
     });
 
+    it("ends when a server that restarted has lost the newest batch, and leaves the index unchanged", async () => {
+      const index = fixture.index();
+      await index.putMany(oldNames);
+      const { source, arrived, letOn } = gated(newNames, 150);
+      const rebuilding = index.rebuild(source);
+      await arrived;
+      const { index: head, stagedRows, stagedRanked } = fixture.keysOf();
+      await eventually(async () => expect(Number(await fixture.db.hget(head, "batches"))).toBeGreaterThan(0));
+      await fixture.db.hincrby(head, "batches", -1);
+      await fixture.db.del(stagedRows, stagedRanked);
+      letOn();
+      expect(await rejection(rebuilding)).toMatchObject({ code: "KIT_AUTOCOMPLETE_REBUILD" });
+      expect((await index.suggest("old", { limit: 100 })).items).toHaveLength(30);
+      expect((await index.suggest("new", { limit: 100 })).items).toEqual([]);
+    });
+
     it("writes the entries of a slow source without waiting for a full batch", async () => {
       const index = fixture.index();
       let given = 0;

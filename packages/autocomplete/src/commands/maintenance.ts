@@ -1,6 +1,7 @@
 import { absentKey } from "../keys.js";
 import * as scripts from "../scripts/index.js";
 import { type Shards, stagedMs } from "./shards.js";
+import type { Rebuild } from "./writer.js";
 
 /** The steps of a rebuild, the counts of an index, and its end. */
 export class IndexMaintenance {
@@ -21,12 +22,17 @@ export class IndexMaintenance {
     );
   }
 
-  /** Makes the staged generation current, shard after shard. */
-  async switchOver(token: string, signal: AbortSignal | undefined): Promise<void> {
+  /** Makes the staged generation current, shard after shard, if no batch is missing. */
+  async switchOver({ token, batches }: Rebuild, signal: AbortSignal | undefined): Promise<void> {
     const { all, context, own } = this.#shards;
     for (const shard of all) {
       const keys = { ...shard.keys, absent: absentKey(shard.keys) };
-      const isDone = await scripts.switchOver.run(context, keys, { token }, this.#shards.options(signal, token));
+      const isDone = await scripts.switchOver.run(
+        context,
+        keys,
+        { token, batches: batches.get(shard) ?? 0 },
+        this.#shards.options(signal, token),
+      );
       if (!isDone) throw this.#shards.rebuildLost();
       this.#shards.learn(shard, own, "");
     }

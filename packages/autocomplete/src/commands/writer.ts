@@ -10,13 +10,19 @@ export type Change = { readonly put: CheckedEntry } | { readonly drop: string };
 /** A change as a shard receives it; it may also add to the weight of an id. */
 type ShardChange = Change | { readonly touch: string; readonly by: number };
 
+/** A rebuild: its token, and how many batches each shard has confirmed. */
+export interface Rebuild {
+  readonly token: string;
+  readonly batches: Map<Shard, number>;
+}
+
 /** The facts of one changing call. */
 export interface WriteCall {
   readonly op: string;
   readonly signal: AbortSignal | undefined;
   readonly isRepeatable?: boolean;
   /** The rebuild that it is part of. */
-  readonly token?: string | undefined;
+  readonly rebuild?: Rebuild | undefined;
 }
 
 /** A row of `write.lua`. */
@@ -105,8 +111,8 @@ export class IndexWriter {
     return { fold, starts: starts.filter((start) => this.#shards.shardOf(fold.slice(start)) === shard) };
   }
 
-  #belongs(entry: CheckedEntry, shard: Shard, { token }: WriteCall): boolean {
-    const rules = token === undefined ? [shard.rules, shard.staged] : [this.#shards.own];
+  #belongs(entry: CheckedEntry, shard: Shard, { rebuild }: WriteCall): boolean {
+    const rules = rebuild === undefined ? [shard.rules, shard.staged] : [this.#shards.own];
     return rules.some((text) => text !== "" && this.#foldFor(entry, text, shard).starts.length > 0);
   }
 
@@ -129,8 +135,9 @@ export class IndexWriter {
     shard: Shard,
     chosen: () => readonly ShardChange[],
     revision: string,
-    { op, signal, isRepeatable, token = "" }: WriteCall,
+    { op, signal, isRepeatable, rebuild }: WriteCall,
   ): Promise<{ readonly known: number; readonly superseded: readonly string[] }> {
+    const token = rebuild?.token ?? "";
     for (let tries = 0; tries < mostTries; tries++) {
       const changes = chosen();
       if (changes.length === 0) return { known: 0, superseded: [] };
@@ -140,7 +147,10 @@ export class IndexWriter {
       const args = { op, token, settings, staged, keepMs: stagedMs, changes: rows };
       const sending = { ...this.#shards.options(signal, op), isRepeatable };
       const reply = await scripts.write.run(this.#shards.context, shard.keys, args, sending);
-      if (reply.state === "done") return reply;
+      if (reply.state === "done") {
+        rebuild?.batches.set(shard, (rebuild.batches.get(shard) ?? 0) + 1);
+        return reply;
+      }
       if (reply.state === "lost") throw this.#shards.rebuildLost();
       this.#shards.learn(shard, reply.settings, reply.staged);
     }

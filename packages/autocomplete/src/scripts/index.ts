@@ -62,7 +62,7 @@ export const switchOver = defineScript({
   name: "autocomplete.switch",
   source: switchSource,
   keys: ["index", "live", ...generations, "absent"],
-  args: ["token"],
+  args: ["token", "batches"],
   idempotent: true,
   reply: (raw): boolean => Number(raw) === 1,
 });

@@ -31,7 +31,7 @@ redis.call('HLEN', absent)
 redis.call('UNLINK', stagedRows, stagedRanked, stagedItems, live)
 -- The rebuild makes an index that lost its head anew, whatever the other keys hold.
 if not layout then redis.call('HSET', index, 'layout', '1', 'settings', settings) end
-redis.call('HSET', index, 'staging', token, 'staged', settings)
+redis.call('HSET', index, 'staging', token, 'staged', settings, 'batches', 0)
 redis.call('HSET', stagedItems, '', token)
 redis.call('PEXPIRE', stagedItems, keepMs)
 return 1

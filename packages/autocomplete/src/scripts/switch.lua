@@ -9,10 +9,11 @@
 -- KEYS[7]  stagedRanked  zset  its ranked rows
 -- KEYS[8]  stagedItems   hash  its items; the empty id has the token of the rebuild
 -- KEYS[9]  absent        hash  never exists
--- ARGV[1]  token    string  of the rebuild; sent again, nothing changes
+-- ARGV[1]  token    string   of the rebuild; sent again, nothing changes
+-- ARGV[2]  batches  integer  how many batches of changes it has written
 --
 -- Reply     1  done, now or by an earlier call
---           0  the rebuild is over: another took its place, or it took too long; nothing changed
+--           0  the rebuild is over: another took its place, it took too long, or the server lost a batch; nothing changed
 local index = KEYS[1]
 local live = KEYS[2]
 local rows = KEYS[3]
@@ -23,10 +24,11 @@ local stagedRanked = KEYS[7]
 local stagedItems = KEYS[8]
 local absent = KEYS[9]
 local token = ARGV[1]
+local batches = tonumber(ARGV[2])
 
-local staging, switched, settings = unpack(redis.call('HMGET', index, 'staging', 'switched', 'staged'))
+local staging, switched, settings, written = unpack(redis.call('HMGET', index, 'staging', 'switched', 'staged', 'batches'))
 if switched == token then return 1 end
-if staging ~= token or redis.call('HGET', stagedItems, '') ~= token then return 0 end
+if staging ~= token or tonumber(written) ~= batches or redis.call('HGET', stagedItems, '') ~= token then return 0 end
 -- While the slot moves to another node, a script that empties a key and then fills it would end between the two. This key never
 -- exists, so a server refuses the script as a whole there.
 redis.call('HLEN', absent)
@@ -40,6 +42,6 @@ end
 rename(stagedRows, rows)
 rename(stagedRanked, ranked)
 rename(stagedItems, items)
-redis.call('HDEL', index, 'staging', 'staged')
+redis.call('HDEL', index, 'staging', 'staged', 'batches')
 redis.call('HSET', index, 'settings', settings, 'switched', token)
 return 1

@@ -111,14 +111,16 @@ for at = 1, #changes, 8 do
 end
 if isRepeat then return reply end
 
-if hasChanged then
+-- The switch compares this with what the rebuild has sent: a server that restarts may have lost the newest batches.
+if token ~= '' then redis.call('HSET', index, 'batches', (tonumber(redis.call('HGET', index, 'batches')) or 0) + 1) end
+if hasChanged or token ~= '' then
   if isNew and token == '' then redis.call('HSET', index, 'layout', '1', 'settings', settings) end
   remember(ops, op, mark)
 end
 if not isLost then
   keepStaged(other, live, token ~= '' and keepMs or nil)
 elseif other.token then
-  redis.call('HDEL', index, 'staging', 'staged')
+  redis.call('HDEL', index, 'staging', 'staged', 'batches')
 end
 removeDropped(current)
 removeDropped(other)
