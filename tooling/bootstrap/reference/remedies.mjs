@@ -97,7 +97,7 @@ export const remedies = {
   KIT_CHAT_BUSY: "Slow the sender down.",
   KIT_CHAT_ACK_BEYOND: "Acknowledge only what was fetched.",
   KIT_CHAT_FORKED: "[Failover and lost data](../../packages/chat/docs/operations.md#failover-and-lost-data).",
-  KIT_CHAT_TOKEN: "Keep tokens for each member and chat apart.",
+  KIT_CHAT_TOKEN: "Keep one token for each reader.",
 
   KIT_LOGSHIP_FENCED: "Let this process end: the other one goes on.",
   KIT_LOGSHIP_RESET: "Start the run again.",
