@@ -47,7 +47,7 @@ export const configurations: readonly Configuration[] = [
     name: "winston-daily-rotate-file",
     kind: "winston-daily",
     live: "current.log",
-    rotated: String.raw`^app-.*\.log(\.\d+)?$`,
+    rotated: String.raw`^app-.*\.log(\.\d+)?(\.gz)?$`,
   },
   { ...plain, name: "pino-roll", kind: "pino-roll", live: "current.log", rotated: String.raw`^app\.\d+\.log$` },
   { ...plain, ...names, name: "log4js", kind: "log4js" },

@@ -5,18 +5,21 @@ import { builtWith, type Mutations } from "../lab/control.js";
 interface RotationControl {
   readonly name: string;
   readonly lua?: Mutations;
-  /** A text of the built package, and what replaces it. */
-  readonly patch?: readonly [text: string, other: string];
+  /** Texts of the built package, and what replaces each. */
+  readonly patches?: readonly (readonly [text: string, other: string])[];
 }
 
 /** Deliberate faults of the package, which a run must report. */
 export const controls: readonly RotationControl[] = [
   {
-    // A file is claimed by what the directory said of it, and another one may be read: it has the name by then.
+    // What is read is opened by its name after the file of that name was identified, so it may be the next one.
     name: "identity-before-read",
-    patch: [
-      "was.id === file.id && bornOf(was.stamp) === bornOf(file.stamp)",
-      "(await new Promise((resolve) => setTimeout(resolve, 20 * Math.random())), true)",
+    patches: [
+      ["was.id === file.id && bornOf(was.stamp) === bornOf(file.stamp)", "true"],
+      [
+        "return await this.#process(file, claimed, opened, run);",
+        "await new Promise((resolve) => setTimeout(resolve, 100)); const next = await OpenFile.open(listed.file, true); if (next) { await opened.close(); opened = next; } return await this.#process(file, claimed, opened, run);",
+      ],
     ],
   },
   {
@@ -33,13 +36,14 @@ export const subjectOf = (name: string | undefined): string => {
   const control = controls.find((one) => one.name === name);
   if (!control) return "@kit/logship";
   const url = builtWith(`rotation-${control.name}`, "@kit/logship", control.lua ?? {});
-  if (!control.patch) return url;
-  const [text, other] = control.patch;
-  const built = readFileSync(fileURLToPath(url), "utf8");
-  if (!built.includes(text)) throw new Error(`The built package has no "${text}"`);
-  writeFileSync(
-    fileURLToPath(url),
-    built.replace(text, () => other),
-  );
+  const path = fileURLToPath(url);
+  for (const [text, other] of control.patches ?? []) {
+    const built = readFileSync(path, "utf8");
+    if (!built.includes(text)) throw new Error(`The built package has no "${text}"`);
+    writeFileSync(
+      path,
+      built.replace(text, () => other),
+    );
+  }
   return url;
 };

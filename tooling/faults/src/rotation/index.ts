@@ -1,6 +1,15 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
@@ -134,6 +143,11 @@ const runOne = async (configuration: Configuration, root: string, options: Rotat
     const counts = await client.hgetall(`rotation:logship:{${way}}:results:${way === "job" ? "" : "c:"}lines`);
     verdicts.push(verdictOn(way, truth, new Map(Object.entries(counts)), noted));
   }
+  for (const way of ["add", "follow"])
+    for (const part of ["files", "sources"]) {
+      const facts = await client.hgetall(`rotation:logship:{${way}}:${part}`);
+      writeFileSync(join(place.side, `${way}-${part}.json`), JSON.stringify(facts, undefined, 1)); // dump
+    }
   const files = readdirSync(place.directory).length;
   const isRight = code === 0 && !isStuck && verdicts.every((one) => one.isRight);
   say(
@@ -159,7 +173,7 @@ export const runRotation = async (options: RotationOptions): Promise<boolean> =>
   if (chosen.length === 0)
     throw new Error(`There is no writer "${writer}". There are: ${configurations.map(({ name }) => name).join("; ")}`);
   // A temporary folder on a disk, and one in memory: only one of the two may have birth times of files.
-  const roots = [tmpdir(), "/dev/shm"].filter((root) => existsSync(root));
+  const roots = [...new Set([tmpdir(), "/dev/shm"])].filter((root) => existsSync(root));
   let isRight = true;
   for (const root of roots) {
     say(`${root}, ${statSync(root, { bigint: true }).birthtimeNs > 0n ? "with" : "without"} birth times of files`);

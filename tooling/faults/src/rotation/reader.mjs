@@ -1,5 +1,5 @@
 // A process that reads a log that is being rotated, in one of three ways, until it is killed, or until the writer has ended and all is read.
-import { appendFileSync, existsSync, readdirSync, statSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync, realpathSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { connect } from "@kit/core";
@@ -28,9 +28,24 @@ const noteError = (error) => {
   note(`error ${error?.code ?? error}`, { message: String(error?.message ?? error) });
 };
 
+const liveFile = () => {
+  try {
+    return realpathSync(join(directory, live));
+  } catch {
+    return undefined; // between two files
+  }
+};
+
 const ways = {
   job: async () => {
-    const job = createLogJob(redis, "job", { ...own, directory, match: new RegExp(match), leaseMs, flushLines: 50 });
+    const job = createLogJob(redis, "job", {
+      ...own,
+      directory,
+      match: new RegExp(match),
+      leaseMs,
+      flushLines: 50,
+      lastLine: "leave",
+    });
     noteAll(job, ["gap", "copy", "moved", "again", "skipped", "damaged", "padding"]);
     for (;;) {
       const isLast = isWritten();
@@ -50,13 +65,16 @@ const ways = {
     for (;;) {
       const isLast = isWritten();
       const names = readdirSync(directory).filter((name) => new RegExp(match).test(name));
+      const target = liveFile();
       let isQuiet = true;
       for (const name of names) {
         const path = join(directory, name);
         const ageMs = Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0);
+        // The live file, which some loggers only link to.
+        const isLive = path === target;
         // A file that is whole: the next one has been begun for a while, or the writer has ended.
         if (ageMs < 1_500) isQuiet = false;
-        if (ageMs < 1_500 || (!isLast && !new RegExp(rotated).test(name))) continue;
+        if (ageMs < 1_500 || (!isLast && (isLive || !new RegExp(rotated).test(name)))) continue;
         await shipper.add(path).catch((error) => {
           if (error?.code === "ENOENT") return;
           isQuiet = false;
@@ -76,7 +94,7 @@ const ways = {
       chunkBytes: 4_096,
       flushMs: 50,
     });
-    noteAll(shipper, ["copy", "moved", "skipped"]);
+    noteAll(shipper, ["copy", "moved", "skipped", "damaged", "error"]);
     const receiving = receive("follow");
     const options = { signal: ended.signal, quietMs: 500, rotated: new RegExp(rotated) };
     const following = shipper.follow(join(directory, live), options);
@@ -100,7 +118,7 @@ const receive = (channel) => {
   });
   return {
     idle: async () => {
-      while (!isWritten() || performance.now() - last < 4_000) await pause(100);
+      while (!isWritten() || performance.now() - last < 3_000) await pause(100);
     },
   };
 };

@@ -8,7 +8,7 @@ import { randomOf } from "./random.mjs";
 const { kind, rules, isCopied, directory, side, header, lines, seconds, seed } = JSON.parse(process.argv[2]);
 const random = randomOf(`${seed} writer`);
 const path = join(directory, "app.log");
-const until = performance.now() + seconds * 1_000;
+let until = Infinity;
 const lineOf = (number) => `app ${number} ${"x".repeat(40 + (number % 60))}`;
 let written = 0;
 const isOver = () => written >= lines || performance.now() >= until;
@@ -17,6 +17,7 @@ const isOver = () => written >= lines || performance.now() >= until;
 const begin = async (write) => {
   await write(lineOf(written++));
   while (!isCopied && !existsSync(join(side, "followed"))) await pause(20);
+  until = performance.now() + seconds * 1_000;
 };
 
 /** A period with lines. Every sixth or so has none: the log is rotated as it is. */
