@@ -19,14 +19,14 @@ const run = async (...args: readonly string[]): Promise<{ code: number | null; p
   return { code, printed };
 };
 
-describe.concurrent.skipIf(!existsSync("/usr/sbin/logrotate"))("a log that logrotate rotates", () => {
-  it("is counted once by a job, by `add()` and by `follow()`", async () => {
+describe.skipIf(!existsSync("/usr/sbin/logrotate"))("a log that logrotate rotates", () => {
+  it.concurrent("is counted once by a job, by `add()` and by `follow()`", async () => {
     const { code, printed } = await run();
     expect(code, printed).toBe(0);
     expect(printed.match(/400 counted, 0 lost, 0 doubled, 0 odd/g)).toHaveLength(3);
   });
 
-  it("is not, where a position is reset", async () => {
+  it.concurrent("is not, where a position is reset", async () => {
     const { code, printed } = await run("--control", "position-reset");
     expect(code, printed).toBe(1);
   });

@@ -113,7 +113,7 @@ const writers = {
         dirname: directory,
         filename: "app-%DATE%.log",
         datePattern: "YYYY-MM-DD-HH-mm",
-        maxSize: maxBytes,
+        maxSize: 200_000,
         zippedArchive: true,
         auditFile: join(side, "audit.json"),
         createSymlink: true,
