@@ -71,6 +71,8 @@ const withLogrotate = async () => {
   await begin(write);
   while (!isOver()) {
     await period(write);
+    // logrotate fails where the name of this second is there.
+    if (rules.includes("dateext")) await pause(1_100);
     await rotate();
   }
 };
