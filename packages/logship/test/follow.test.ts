@@ -189,6 +189,51 @@ describe("following a log", () => {
     expect(second.errors).toEqual([]);
   });
 
+  it("ships a file that was compressed before its shipper, which died, had sent any of it", async () => {
+    const path = join(await fixture.directory(), "app.log");
+    const shipper = fixture.shipper({ flushMs: 600_000 });
+    await writeFile(path, text(0, 10));
+    const first = following(path, {}, shipper);
+    const isOpen = async (): Promise<void> => expect(await fixture.db.hget(fixture.keys.files, "1:state")).toBe("open");
+    await eventually(isOpen);
+    await first.stop();
+    expect(await fixture.db.hget(fixture.keys.files, "1:text")).toBe("0");
+    await writeFile(`${path}.1.gz`, gzipSync(text(0, 15)));
+    await utimes(`${path}.1.gz`, 1_000, 1_000);
+    await unlink(path);
+    await writeFile(path, text(15, 20));
+    const got = collecting();
+    const second = following(path);
+    await soon(() => expect(textOf(got.lines)).toBe(text(0, 20)));
+    await second.stop();
+    expect(second.errors).toEqual([]);
+  });
+
+  it("ships files that were rotated and compressed while it did not look, after one that it had shipped", async () => {
+    const path = join(await fixture.directory(), "app.log");
+    await writeFile(path, text(0, 10));
+    const first = following(path);
+    const got = collecting();
+    await soon(() => expect(got.lines).toHaveLength(10));
+    await rename(path, `${path}.2`);
+    await soon(() => expect(got.files).toHaveLength(1));
+    await first.stop();
+    for (const [at, from, to] of [
+      [2, 0, 10],
+      [1, 10, 20],
+    ] as const) {
+      await writeFile(`${path}.${String(at)}.gz`, gzipSync(text(from, to)));
+      await utimes(`${path}.${String(at)}.gz`, 1_000 - at, 1_000 - at);
+    }
+    await unlink(`${path}.2`);
+    await writeFile(path, text(20, 30));
+    const second = following(path);
+    await soon(() => expect(got.lines.at(-1)).toBe("line 29"));
+    expect(textOf(got.lines)).toBe(text(0, 30));
+    await second.stop();
+    expect(second.errors).toEqual([]);
+  });
+
   it.skipIf(process.platform !== "linux")("knows a gzip file that was empty when it was opened", async () => {
     const path = join(await fixture.directory(), "app.log");
     const gzip = `${path}.2.gz`;

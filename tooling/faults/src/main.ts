@@ -5,24 +5,28 @@ import type { Control } from "./lab/control.js";
 import { inOwnNetwork } from "./lab/network.js";
 import { noteRejection } from "./lab/rejections.js";
 import { keep } from "./kept.js";
+import { runRotation } from "./rotation/index.js";
 import type { Workload } from "./workload.js";
 import { loadWorkload, workloadNames } from "./workloads.js";
 
 const names = workloadNames();
 
 const usage = `npm run faults -- <package> [--fault NAME] [--server NAME] [--seed N] [--seconds N] [--injections N] [--control NAME] [--client NAME] [--json] [--save] [--list]
+npm run faults -- rotation [--seconds N | --lines N] [--seed N] [--writer NAME] [--control NAME]
 
   <package>   ${names.join(", ")}, or all
-  --fault     only the fault NAME, or all whose names begin so (see --list)
+  --fault     only the fault NAME, or all whose names start with it (see --list)
   --server    redis, valkey, or the path of a server program; else REDIS_SERVER_BIN or what is on PATH
   --seed      plays the same plan again; printed with every run
   --seconds   the budget for each package; its controls come on top (default 120)
-  --injections  so many that take effect, in place of --seconds
+  --injections  how many must take effect, instead of --seconds
   --control   runs a package with one bug in it, which must be reported: exit code 1
   --client    the client of Redis on which the package runs: ${clientNames.join(", ")} (default ioredis)
   --json      one object on stdout, and nothing else
   --save      keeps the results of whole runs for the page of faults; then: npm run reference
   --list      what there is, without running it
+  --lines     of rotation: the number of lines of each log, instead of --seconds (default 10 s)
+  --writer    of rotation: only the logs whose names start with it
   --help      this text`;
 
 const fail = (message: string): never => {
@@ -53,6 +57,8 @@ const parse = (): { readonly values: Record<string, string | boolean | undefined
         json: { type: "boolean" },
         save: { type: "boolean" },
         list: { type: "boolean" },
+        lines: { type: "string" },
+        writer: { type: "string" },
         help: { type: "boolean", short: "h" },
       },
     });
@@ -115,9 +121,29 @@ const controlOf = (chosen: readonly Workload[], name: string): { workload: Workl
   );
 };
 
+/** Logs that real programs rotate. Not a workload: nothing is injected but kills, and each log is judged by itself. */
+const rotation = async (values: Readonly<Record<string, string | boolean | undefined>>): Promise<void> => {
+  const { writer, control } = values as { writer?: string; control?: string };
+  const number = (name: string): number | undefined => numberOf(name, values[name] as string | undefined, 1);
+  const lines = number("lines");
+  const seconds = number("seconds") ?? (lines === undefined ? 10 : undefined);
+  const seed = numberOf("seed", values["seed"] as string | undefined, 0) ?? someSeed();
+  // Children and servers end on the exit of this process.
+  for (const [signal, status] of [
+    ["SIGINT", 130],
+    ["SIGTERM", 143],
+  ] as const)
+    process.on(signal, () => process.exit(status));
+  say(`seed ${String(seed)}`);
+  const print = (line: string): void => void process.stdout.write(`${line}\n`);
+  const isRight = await runRotation({ seconds, lines, seed, writer, control, say: print });
+  process.exit(isRight ? 0 : 1);
+};
+
 const main = async (): Promise<void> => {
   const { values, positionals } = parse();
   if (values["help"] === true) return void process.stdout.write(`${usage}\n`);
+  if (positionals.join() === "rotation") return await rotation(values);
   const {
     fault,
     server,

@@ -6,10 +6,11 @@ import {
   listFiles,
   type LocalFile,
   longerOf,
-  type OpenFile,
+  OpenFile,
   twinOf,
 } from "../bytes/files.js";
 import type { LogConnection } from "../connection.js";
+import { isAboutContent } from "../errors.js";
 
 /** A source whose text the channel has, or has had, as far as `offset`. */
 interface Shipped extends Known {
@@ -23,7 +24,7 @@ interface Shipped extends Known {
 /** How to look for the identity of a file. */
 export interface Looking {
   readonly signal: AbortSignal;
-  /** Of a file of a log that is followed: whether it is being written, was rotated away, or only matters if it continues an open source. */
+  /** Of a file of a log that is followed: whether it is being written, was rotated away, or only matters if the channel knows it. */
   readonly log?: "live" | "rotated" | "continued";
   /** Called with the name of an equal file that is there, or the identity of a longer one that is gone. */
   readonly onCopy: (of: string) => void;
@@ -33,7 +34,7 @@ export interface Looking {
 
 /**
  * The identity by which the channel knows a file, perhaps from when it had fewer lines, or from when another file had its content; otherwise the
- * first of its own ones. Undefined if the file should continue an open source, and continues none.
+ * first of its own ones. Undefined if the file only matters if it is known, and is not.
  */
 export const identityOf = async (
   connection: LogConnection,
@@ -67,6 +68,7 @@ const sourceLike = async (
 ): Promise<string | undefined> => {
   const near = await listFiles(dirname(file.path), undefined, "natural");
   const [texts, bytes]: [Shipped[], Shipped[]] = [[], []];
+  let unsent: string | undefined;
   const others = new Map(near.filter(({ id }) => id !== file.id).map((one) => [one.id, one]));
   const found = (await connection.fields("sources", sources, signal)).map((value) => value?.split(" ") ?? []);
   const isOpen = (values: readonly string[]): boolean => values.length < 2;
@@ -87,7 +89,8 @@ const sourceLike = async (
       isLike: like.has(source),
     };
     // A source without committed text cannot be compared.
-    if (known.offset > 0 && !(known.isDone && log === "continued")) (isBytes ? bytes : texts).push(known);
+    if (known.offset > 0) (isBytes ? bytes : texts).push(known);
+    else if (!known.isDone && opened.isGzip && log && (await isGone(known, file, signal))) unsent ??= source;
   }
   for (const [known, text] of [
     [texts, opened.text()],
@@ -105,5 +108,28 @@ const sourceLike = async (
     const of = held?.name ?? (twin ?? longerOf(known, end))?.source;
     if (of !== undefined && log !== "continued") onCopy(of);
   }
-  return undefined;
+  return unsent;
+};
+
+/**
+ * Whether the file of an open source of which nothing is committed is gone: a compressed file that begins like it has its text, or that of another one
+ * of the log, which is as good. On another device it may be another host's.
+ */
+const isGone = async (
+  { source, other }: Pick<Shipped, "source" | "other">,
+  { id }: LocalFile,
+  signal: AbortSignal,
+): Promise<boolean> => {
+  if (source.split("-", 1)[0] !== id.split("-", 1)[0]) return false;
+  const opened = other && (await OpenFile.open(other));
+  try {
+    signal.throwIfAborted();
+    const { beginnings } = (await opened?.identify("")) ?? { beginnings: [] };
+    return !beginnings.some((beginning) => source.endsWith(` ${beginning}`));
+  } catch (error) {
+    if (isAboutContent(error)) return true;
+    throw error;
+  } finally {
+    await opened?.close();
+  }
 };

@@ -215,7 +215,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     const { signal, unlink } = this.#connection.link(ended);
     const { codec } = this.#resolved;
     let isFurther = false;
-    // Once a gzip file had text that is missing, those after it have, too.
+    // Gzip files from before the log was followed are left out. Those after one that the channel knows are its own.
     let isBehind = false;
     try {
       for await (const { file, opened, isLive, endsAt, read } of followLog(log, signal)) {

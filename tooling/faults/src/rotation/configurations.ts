@@ -1,0 +1,54 @@
+/** A log and the program that rotates it. */
+export interface Configuration {
+  readonly name: string;
+  /** The writer in `writer.mjs`. */
+  readonly kind: string;
+  /** Lines of the configuration of logrotate. */
+  readonly rules: readonly string[];
+  /** Whether the file is copied and cut: such a log cannot be followed. */
+  readonly isCopied: boolean;
+  /** What each file begins with; empty: nothing. */
+  readonly header: string;
+  /** All names of the log. */
+  readonly match: string;
+  /** The name that is followed. */
+  readonly live: string;
+  readonly rotated: string;
+}
+
+const plain = { isCopied: false, rules: [], header: "", match: "^app", live: "app.log" };
+const names = { match: String.raw`^app\.log`, rotated: String.raw`^app\.log[.-]` };
+// One file a second: logrotate makes no second one of the same name.
+const dated = ["create", "compress", "dateext", "dateformat -%Y%m%d-%s"];
+
+const logrotate = (
+  [
+    ["create", ["create"]],
+    ["create+compress+delaycompress", ["create", "compress", "delaycompress"]],
+    ["create+compress", ["create", "compress"]],
+    ["copytruncate", ["copytruncate"]],
+    ["copytruncate+compress", ["copytruncate", "compress"]],
+    ["dateext+compress", dated],
+  ] as const
+).flatMap(([name, rules]): Configuration[] => {
+  const own = { ...plain, ...names, kind: "logrotate", rules, isCopied: name.startsWith("copy") };
+  return [
+    { ...own, name: `logrotate ${name}` },
+    { ...own, name: `logrotate ${name}, header`, header: "# date time client request status bytes\n" },
+  ];
+});
+
+/** Every configuration. No logger here writes a header by itself. */
+export const configurations: readonly Configuration[] = [
+  ...logrotate,
+  { ...plain, name: "winston", kind: "winston", rotated: String.raw`^app\d+\.log$` },
+  {
+    ...plain,
+    name: "winston-daily-rotate-file",
+    kind: "winston-daily",
+    live: "current.log",
+    rotated: String.raw`^app-.*\.log(\.\d+)?(\.gz)?$`,
+  },
+  { ...plain, name: "pino-roll", kind: "pino-roll", live: "current.log", rotated: String.raw`^app\.\d+\.log$` },
+  { ...plain, ...names, name: "log4js", kind: "log4js" },
+];

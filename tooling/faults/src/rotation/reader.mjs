@@ -1,0 +1,132 @@
+// A process that reads a log that is being rotated, in one of three ways, until it is killed, or until the writer has ended and all is read.
+import { appendFileSync, existsSync, readdirSync, realpathSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
+import { connect } from "@kit/core";
+
+const { way, subject, url, directory, side, match, live, rotated } = JSON.parse(process.argv[2]);
+const { createLogJob, createReceiver, createShipper } = await import(subject);
+const note = (event, fact) => appendFileSync(join(side, "events"), `${JSON.stringify({ way, event, ...fact })}\n`);
+const isWritten = () => existsSync(join(side, "written"));
+const own = { prefix: "rotation", deadlineMs: 10_000 };
+const leaseMs = 400;
+const ended = new AbortController();
+const redis = await connect(url);
+
+/** Each line by its number; a line that is not whole, by its text. */
+const count = (lines, results) => {
+  for (const line of lines) {
+    const [, number, padding] = /^app (\d+) (x+)$/.exec(line) ?? [];
+    const isWhole = padding?.length === 40 + (Number(number) % 60);
+    if (!line.startsWith("#")) results.increment("lines", isWhole ? number : line.slice(0, 200));
+  }
+};
+const noteAll = (source, events) => {
+  for (const event of events) source.on(event, (fact) => note(event, fact));
+};
+const noteError = (error) => {
+  note(`error ${error?.code ?? error}`, { message: String(error?.message ?? error) });
+};
+
+const liveFile = () => {
+  try {
+    return realpathSync(join(directory, live));
+  } catch {
+    return undefined; // between two files
+  }
+};
+
+const ways = {
+  job: async () => {
+    const job = createLogJob(redis, "job", {
+      ...own,
+      directory,
+      match: new RegExp(match),
+      leaseMs,
+      flushLines: 50,
+      lastLine: "leave",
+    });
+    noteAll(job, ["gap", "copy", "moved", "again", "skipped", "damaged", "padding"]);
+    for (;;) {
+      const isLast = isWritten();
+      try {
+        await job.run(count);
+        if (isLast) return;
+      } catch (error) {
+        noteError(error);
+        await pause(50);
+      }
+    }
+  },
+  add: async () => {
+    const shipper = createShipper(redis, "add", { ...own, leaseMs, consumers: ["c"], chunkBytes: 4_096, flushMs: 50 });
+    noteAll(shipper, ["copy", "moved"]);
+    const receiving = receive("add");
+    for (;;) {
+      const isLast = isWritten();
+      const names = readdirSync(directory).filter((name) => new RegExp(match).test(name));
+      const target = liveFile();
+      let isQuiet = true;
+      for (const name of names) {
+        const path = join(directory, name);
+        const ageMs = Date.now() - (statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? 0);
+        // The live file, which some loggers only link to.
+        const isLive = path === target;
+        // A file that is whole: the next one has been begun for a while, or the writer has ended.
+        if (ageMs < 1_500) isQuiet = false;
+        if (ageMs < 1_500 || (!isLast && (isLive || !new RegExp(rotated).test(name)))) continue;
+        await shipper.add(path).catch((error) => {
+          if (error?.code === "ENOENT") return;
+          isQuiet = false;
+          noteError(error);
+        });
+      }
+      if (isLast && isQuiet) break;
+      await pause(50);
+    }
+    await receiving.idle();
+  },
+  follow: async () => {
+    const shipper = createShipper(redis, "follow", {
+      ...own,
+      leaseMs,
+      consumers: ["c"],
+      chunkBytes: 4_096,
+      flushMs: 50,
+    });
+    noteAll(shipper, ["copy", "moved", "skipped", "damaged", "error"]);
+    const receiving = receive("follow");
+    const options = { signal: ended.signal, quietMs: 500, rotated: new RegExp(rotated) };
+    const following = shipper.follow(join(directory, live), options);
+    following.catch(() => undefined);
+    await Promise.race([following, receiving.idle()]);
+  },
+};
+
+const receive = (channel) => {
+  const receiver = createReceiver(redis, channel, { ...own, consumer: "c", flushLines: 50, flushMs: 50 });
+  noteAll(receiver, ["damaged"]);
+  let last = performance.now();
+  receiver.on("progress", () => {
+    last = performance.now();
+    if (channel === "follow") writeFileSync(join(side, "followed"), "");
+  });
+  receiver.run(count, { signal: ended.signal }).catch((error) => {
+    if (ended.signal.aborted) return;
+    noteError(error);
+    process.exit(3);
+  });
+  return {
+    idle: async () => {
+      while (!isWritten() || performance.now() - last < 3_000) await pause(100);
+    },
+  };
+};
+
+try {
+  await ways[way]();
+  process.exit(0);
+} catch (error) {
+  noteError(error);
+  process.exit(3);
+}

@@ -1,0 +1,45 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { workspaceFolder } from "../src/lab/paths.js";
+import { verdictOn } from "../src/rotation/verdict.js";
+
+const run = async (...args: readonly string[]): Promise<{ code: number | null; printed: string }> => {
+  const program = join(workspaceFolder, "dist/main.js");
+  const writer = ["--writer", "logrotate create, header"];
+  // One file system, so each configuration runs once.
+  const env = existsSync("/dev/shm") ? { ...process.env, TMPDIR: "/dev/shm" } : process.env;
+  const own = ["rotation", "--lines", "400", "--seed", "1", ...writer, ...args];
+  const child = spawn(process.execPath, [program, ...own], { env });
+  let printed = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (printed += String(text)));
+  const [code] = (await once(child, "close")) as [number | null];
+  return { code, printed };
+};
+
+describe.skipIf(!existsSync("/usr/sbin/logrotate"))("a log that logrotate rotates", () => {
+  it.concurrent("is counted once by a job, by `add()` and by `follow()`", async () => {
+    const { code, printed } = await run();
+    expect(code, printed).toBe(0);
+    expect(printed.match(/400 counted, 0 lost, 0 doubled, 0 odd/g)).toHaveLength(3);
+  });
+
+  it.concurrent("is not, where a position is reset", async () => {
+    const { code, printed } = await run("--control", "position-reset");
+    expect(code, printed).toBe(1);
+  });
+});
+
+it("a difference needs an event that covers it", () => {
+  const truth = new Set(["1", "2"]);
+  const judge = (counts: Record<string, string>, event?: string, to = 0): boolean => {
+    const noted = event === undefined ? [] : [{ way: "job", event, to }];
+    return verdictOn("job", truth, new Map(Object.entries(counts)), noted).isRight;
+  };
+  expect([judge({ 1: "1", 2: "1" }), judge({ 1: "1" }), judge({ 1: "1" }, "gap")]).toEqual([true, false, true]);
+  expect([judge({ 1: "1" }, "moved", 10), judge({ 1: "1" }, "moved", 60)]).toEqual([false, true]);
+  expect([judge({ 1: "2", 2: "1" }), judge({ 1: "2", 2: "1" }, "again")]).toEqual([false, true]);
+  expect(judge({ 1: "1", 2: "1", part: "1" }, "copy")).toBe(false);
+});
