@@ -133,7 +133,7 @@ const takesWrites = async (machine: Machine, since: number): Promise<number> => 
 
 const replacedByHand = async (all: Group): Promise<Machine> => {
   const chosen = await best(all);
-  await type(all, "Make sure that the old master is gone", chosen);
+  await type(all, "Make sure that the old master stopped", chosen);
   await type(all, "Promote the replica", chosen);
   return chosen;
 };
@@ -184,7 +184,7 @@ describe("A failed master", () => {
     const load = new Load(all.master.client());
     await load.lasts(100);
     all.master.signal("SIGSTOP");
-    await type(all, "Make sure that the old master is gone");
+    await type(all, "Make sure that the old master stopped");
     await load.endsBy(() => Promise.resolve());
     await type(all, "Promote the replica");
     expect(all.master.isRunning).toBe(false);
@@ -192,7 +192,7 @@ describe("A failed master", () => {
 
   it("an old master that starts without being told takes writes beside the new one", async () => {
     const all = await group();
-    await type(all, "Make sure that the old master is gone");
+    await type(all, "Make sure that the old master stopped");
     await type(all, "Promote the replica");
     await all.master.start();
     const client = all.master.client();
@@ -230,7 +230,7 @@ describe("A failed master", () => {
     const injectedAt = performance.now();
     await load.endsBy(() => all.master.end("SIGKILL"));
     const chosen = await best(all);
-    await type(all, "Make sure that the old master is gone", chosen);
+    await type(all, "Make sure that the old master stopped", chosen);
     const sums = await type(all, "Put the data of a replica on another machine", chosen);
     const ms = await takesWrites(all.spare, injectedAt);
     expect(new Set([...sums.matchAll(/^[0-9a-f]{64}/gm)].map(([sum]) => sum)).size).toBe(1);
@@ -267,7 +267,7 @@ describe("A failed master", () => {
     const load = new Load(all.master.client());
     await load.lasts(300, 1_000);
     const injectedAt = performance.now();
-    await type(all, "Change the master on purpose, by hand");
+    await type(all, "Change the master on purpose, manually");
     await load.endsBy(() => Promise.resolve());
     const ms = await takesWrites(all.replicas[0], injectedAt);
     const loss = await load.lossOn(all.replicas[0]);
@@ -318,7 +318,7 @@ describe("A failed master", () => {
       { timeoutMs: 30_000, intervalMs: 100 },
     );
     await type(all, "Promote the replica");
-    const printed = await type(all, "Tell the Sentinels about a change by hand");
+    const printed = await type(all, "Tell the Sentinels about a manual change");
     expect(printed).toContain(String(all.replicas[0].port));
   });
 

@@ -9,7 +9,7 @@ import { root } from "../repo.mjs";
  * index must list the page among its first hits.
  * @type {Readonly<Record<string, string>>}
  */
-export const searches = {
+const searches = {
   cron: "queue/schedules",
   "repeatable jobs": "queue/schedules",
   stalled: "queue/workers",
@@ -59,7 +59,11 @@ export const searches = {
 /** How many hits a reader looks at. */
 const seen = 4;
 
-/** The text of a page as the index gets it: with its keywords under the title. @param {string} text @param {string} address */
+/**
+ * The text of a page as the index gets it: with its keywords under the title. The site's configuration imports it.
+ * @public
+ * @param {string} text @param {string} address
+ */
 export const withKeywords = (text, address) => {
   const words = Object.entries(searches).flatMap(([word, page]) => (page === address ? [word] : []));
   return words.length === 0
@@ -69,6 +73,7 @@ export const withKeywords = (text, address) => {
 
 /**
  * Guides rank before pages that are looked up. It also runs in the browser, so it uses nothing of this module.
+ * @public
  * @param {string} id The path of a page and its heading.
  */
 export const weightInSearch = (id) => {
