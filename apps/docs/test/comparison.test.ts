@@ -78,7 +78,6 @@ const tables: readonly Table[] = [
       ["add 1000 concurrent at 400k prioritised backlog", "1,000 adds with priorities, 400,000 waiting"],
       ["process c=1 strict", "empty jobs, one at a time, none taken ahead"],
       ["process c=100 strict but coalesced", "empty jobs, 100 at a time, none taken ahead"],
-      ["process c=100", "empty jobs, 100 at a time"],
       ["process c=100 handler 20 ms", "jobs of 20 ms, 100 at a time"],
       ["AOF everysec: process c=100", "empty jobs, 100 at a time, append-only file"],
       ["1 ms round trip: process c=100", "empty jobs, 100 at a time, 1 ms round trip"],
@@ -91,6 +90,24 @@ const tables: readonly Table[] = [
       ["commands per job c=100", "commands to process a job, including those in scripts"],
       ["bytes per waiting job", "memory of a waiting job of 200 bytes"],
       ["idle worker commands per minute", "commands of an idle worker in a minute"],
+    ],
+  },
+  {
+    page: "queues.md",
+    name: "outage",
+    figures: "outage",
+    columns: [
+      ["kit", "@kit/queue"],
+      ["bullmq@6.7.0", "BullMQ"],
+      ["bee-queue@2.0.0", "bee-queue"],
+    ],
+    rows: [
+      ["outage of 60 s: first job after", "server stopped for 60 s: the first job runs after"],
+      ["outage of 60 s: jobs lost", "the same: jobs lost"],
+      ["outage of 60 s: jobs run twice", "the same: jobs run twice"],
+      ["outage by killed connections: first job after", "all connections killed, 10 times: the first job runs after"],
+      ["outage by killed connections: jobs lost", "the same: jobs lost"],
+      ["outage by killed connections: jobs run twice", "the same: jobs run twice"],
     ],
   },
   {
