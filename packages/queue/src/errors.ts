@@ -38,8 +38,8 @@ declare module "@kit/core" {
 const shown = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
 
 /**
- * The data of a job cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema. Nothing was added. As the `error` of a
- * JobResultError: the result of a handler cannot be sent to its caller.
+ * The data of a job cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema. Nothing was added. In the `error` of a
+ * JobResultError it means that the result of a handler cannot be sent to its caller.
  */
 export class JobPayloadError extends KitError {
   /** @internal */
