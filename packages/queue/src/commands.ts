@@ -257,7 +257,7 @@ export class QueueCommands {
     try {
       return await evictionPolicy(this.context, this.keys.meta, deadlineMs);
     } catch (error) {
-      // `KIT_SERVER`: an endpoint over HTTP, or a proxy, that has no INFO in scripts, and says so in its own words.
+      // `KIT_SERVER`: an HTTP endpoint or a proxy that has no INFO in scripts, and reports this in its own words.
       if (!KitError.is(error) || (error.code !== "KIT_NO_PERMISSION" && error.code !== "KIT_SERVER")) throw error;
       this.#events.error(error);
       return undefined;

@@ -148,8 +148,8 @@ export interface QueueOptions extends ClientOptions {
   readonly history?: History | undefined;
   /**
    * Adds resolve once their jobs are replicated as this option requires. If replication is not confirmed, they reject with
-   * KitUnknownOutcomeError. Each call costs three extra round trips, or four with `fsync`, on a dedicated connection. Adds still share
-   * calls.
+   * KitUnknownOutcomeError. Each call costs three extra round trips, or up to four with `fsync`, on a dedicated connection. Adds still
+   * share calls.
    *
    * @default off: an add resolves once the master has the job
    */

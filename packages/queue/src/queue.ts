@@ -51,8 +51,8 @@ export interface QueueEvents {
   /** A background operation failed. No caller waits for it. */
   readonly error: readonly [error: KitError];
   /**
-   * The server can evict keys when its memory is full. Under a `volatile-…` policy it evicts only keys with an expiry, never jobs. The
-   * queue loses records of repeated adds, late ends and ended jobs, and the notes of handlers. Under `allkeys-…` (with `allowEviction`) it
+   * The server can evict keys when its memory is full. Under a `volatile-…` policy it evicts only keys with an expiry, never jobs. These
+   * keys hold records of repeated adds, late ends and ended jobs, and the notes of handlers. Under `allkeys-…` (with `allowEviction`) it
    * can evict any key. Emitted once for each policy.
    */
   readonly evictable: readonly [event: { readonly policy: string }];

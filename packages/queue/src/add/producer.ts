@@ -140,7 +140,7 @@ export class Producer {
   async #send(items: readonly Item[], deadline: Deadline): Promise<readonly (Added | readonly Added[] | Error)[]> {
     const refusal = this.#commands.isChecked ? undefined : await this.#refusal(deadline);
     if (refusal) return items.map((item) => this.#unsent(item, refusal));
-    // Some adds have rejected meanwhile, and are not sent: no call carries their jobs.
+    // Some adds have rejected in the meantime. Their jobs are not sent.
     const wanted = items.flatMap(jobsOf).filter(({ isGivenUp }) => isGivenUp !== true);
     const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
     let next = 0;

@@ -158,7 +158,7 @@ class Adoption {
       const chosen = await this.#movable(entries.filter(({ id }) => !this.#refused.has(`job ${id}`)));
       if (chosen.length > 0) await this.#move(kind, start, chosen);
       wanted -= Math.max(1, chosen.length);
-      // Refused jobs stay in front of the others.
+      // Refused jobs stay ahead of the others.
       if (chosen.length === 0 || !this.#options.run) start += entries.length;
     }
   }
@@ -306,7 +306,7 @@ const read = async (
 
 /**
  * Moves a BullMQ queue (version 5 or 6) into a queue: ready and delayed jobs, and job schedulers as schedules. BullMQ's workers and
- * producers can keep running. Stop workers before version 5.35 first, because they would keep running job schedulers that have moved.
+ * producers can keep running. Stop workers before version 5.35 first, because they can add jobs of job schedulers that have moved.
  * Active and failed jobs and flows stay in BullMQ. Without `run` it changes nothing, and reports what it would do.
  *
  * Jobs move in slices of up to 100 jobs and about 1 MiB. Each slice moves in three steps: out of BullMQ's lists, into the queue, and out of

@@ -57,7 +57,7 @@ export class BullQueue {
       ...{ wait: key("wait"), paused: key("paused"), prioritized: key("prioritized"), delayed: key("delayed") },
       ...{ active: key("active"), failed: key("failed"), waitingChildren: key("waiting-children") },
       ...{ repeats: key("repeat"), meta: key("meta") },
-      // BullMQ takes keys that begin with one of its own words for its own.
+      // BullMQ treats keys that start with one of its own words as its own keys.
       state: key("meta:kit-adopting"),
     };
   }
@@ -93,7 +93,7 @@ export class BullQueue {
     return { ...stored, next: ids[stored.place - 1] ?? "" };
   }
 
-  /** Takes those of the wanted entries that are still there out of the queue. */
+  /** Takes the wanted entries that still exist out of the queue. */
   hold(
     slice: { readonly token: string; readonly target: string; readonly number: number },
     kind: Kind,

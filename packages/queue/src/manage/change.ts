@@ -27,7 +27,7 @@ export const changed = async <Outcome extends string>(
       if (outcome !== "elsewhere") return outcome;
       const { state } = await located(context, keys, id);
       if (state === "lost") return state;
-      // Otherwise its lease ended meanwhile.
+      // Otherwise its lease ended in the meantime.
       if (state === "active" || looks === maxLooks) return "active";
     }
   });

@@ -85,7 +85,7 @@ export const readLetters = async (
 ): Promise<DeadLetter[]> => {
   const found: DeadLetter[] = [];
   let last = position;
-  // Each page begins with the letters of the instant at which the one before ended, which may be many.
+  // Each page starts with the letters of the time at which the previous page ended. There may be many.
   for (let [start, again] = [0, position ? 1 : 0]; ; again = 2 * again + 1) {
     const latest = last?.diedAt;
     const wanted = Math.min(maxLetters, count - found.length + again);

@@ -65,7 +65,7 @@ export class JobNotes {
     const { progress, checkpoint, line } = change;
     if (progress !== undefined) batch.progress = progress;
     if (checkpoint !== undefined) batch.checkpoint = checkpoint;
-    // The server would drop those in front, too.
+    // The server would drop the first lines anyway.
     if (line !== undefined && batch.lines.push(line) > maxLines) batch.lines.shift();
     if (!this.#isSending) void this.#send();
     return (this.#last = batch.written);

@@ -18,9 +18,9 @@ export interface Job<Name extends string = string, Data = unknown> {
   /** When this worker took the job, in epoch ms of the server's clock. */
   readonly takenAt: number;
   /**
-   * Aborts immediately when the worker starts to close. Throw `closing.reason`, or pass this signal to a wait or request and let that reject:
-   * the worker then hands the job back to the front of the queue, without counting an attempt. Other handlers can continue until `signal`
-   * aborts.
+   * Aborts immediately when the worker starts to close. Throw `closing.reason`, or pass this signal to a wait or request and let that
+   * reject. The worker then hands the job back to the front of the queue, without counting an attempt. Other handlers can continue until
+   * `signal` aborts.
    */
   readonly closing: AbortSignal;
   /**
