@@ -1,11 +1,11 @@
 import { clientRules, required, resolve, type RulesOf, text, textOption } from "@kit/core/toolkit";
 import { keyHead, type QueueAddress, type QueueKeys, queueKeys } from "./keys.js";
 
-/** Where a queue is, after a check. */
+/** The checked address of a queue. */
 export interface CheckedAddress {
   readonly queue: string;
   readonly prefix: string;
-  /** The beginning of its keys. */
+  /** The start of the queue's keys. */
   readonly head: string;
   readonly keys: QueueKeys;
 }
@@ -16,7 +16,7 @@ const addressRules = {
 } satisfies RulesOf<QueueAddress>;
 
 /**
- * @throws {TypeError | RangeError} it is not the address of a queue.
+ * @throws {TypeError | RangeError} `address` is not the address of a queue.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.
  */
 export const checkedAddress = (address: QueueAddress): CheckedAddress => {
@@ -24,5 +24,5 @@ export const checkedAddress = (address: QueueAddress): CheckedAddress => {
   return { queue, prefix, head: keyHead(prefix, queue), keys: queueKeys(prefix, queue) };
 };
 
-/** @throws {TypeError | RangeError} it is not the id of a job. */
+/** @throws {TypeError | RangeError} `id` is not the id of a job. */
 export const jobId = (id: string): string => textOption("id", id, 160);

@@ -20,9 +20,9 @@ import * as scripts from "./scripts/index.js";
 export interface StepRequest {
   readonly takeId: string;
   readonly count: number;
-  /** How many of them the step takes even if other workers are idle. */
+  /** How many of these jobs the step takes even if other workers are idle. */
   readonly sure: number;
-  /** How many bytes of jobs it takes, see `step.lua`. */
+  /** How many bytes of jobs it takes; see `step.lua`. */
   readonly room: string;
   readonly leaseMs: number;
   readonly flags: string;
@@ -30,14 +30,14 @@ export interface StepRequest {
   readonly maintenance: string;
 }
 
-/** Events of the background, which no caller waits for. */
+/** Events of background work, for which no caller waits. */
 export interface CommandEvents {
   readonly error: (error: KitError) => void;
-  /** The server may drop keys under this policy. */
+  /** The server can evict keys under this policy. */
   readonly evictable: (policy: string) => void;
 }
 
-/** A job that `step.lua` ends by itself: it failed, was called, or has an id of its caller. */
+/** A job that `step.lua` ends individually: it failed, was called, or has a caller's id. */
 export type EndedJob = Parameters<typeof scripts.step.run>[2]["others"][number];
 
 /** The jobs that a step ends. */
@@ -61,26 +61,26 @@ export class QueueCommands {
   readonly context: ClientContext;
   readonly keys: QueueKeys;
   readonly #keysOfAdd: AddKeys;
-  /** The background operations of a worker report here. An outage emits one error when it begins, and one when it is over. */
+  /** The background operations of a worker report here. An outage emits one error when it starts, and one when it is over. */
   readonly outage: OutageReporter;
   readonly #name: string;
   /** The beginning of every key. */
   readonly head: string;
   readonly #settings: QueueSettings;
   readonly #events: CommandEvents;
-  /** Grows when another server may have the queue; and its value at the last check. */
+  /** Increases when another server may have the queue. `#checked` is its value at the last check. */
   #server = 1;
   #checked = 0;
-  /** The server was checked, and is not being checked again. */
+  /** The server was checked, and no new check is running. */
   #isOpen = false;
-  /** Server time minus our wall clock, in milliseconds; from the first check on. Not less than it is. */
+  /** Server time minus our wall clock, in milliseconds, once the server was checked. An upper estimate. */
   offsetMs = 0;
-  /** The least that it may be. */
+  /** The lower bound of the offset. */
   #leastOffsetMs = Infinity;
-  /** The eviction policy that was emitted last. */
+  /** The eviction policy that was last emitted. */
   #policy: string | undefined;
 
-  /** `what` names the owner in errors. `isolate`: uses a dedicated connection, whatever the settings say. */
+  /** `what` names the owner in errors. `isolate`: uses a dedicated connection, whatever the settings are. */
   constructor(
     redis: RedisLike,
     name: string,
@@ -104,7 +104,7 @@ export class QueueCommands {
     this.life.onClosed(executor.onReady(reopen), executor.onDrop(reopen));
   }
 
-  /** The longest time of one command. */
+  /** The maximum time of one command. */
   get deadlineMs(): number {
     return this.#settings.deadlineMs;
   }
@@ -115,8 +115,8 @@ export class QueueCommands {
   }
 
   /**
-   * Checks before the first command, and again after each lost connection, that the layout is not newer than ours and that the server
-   * will not evict jobs. Until a check has succeeded, each caller makes one, by its own deadline.
+   * Checks that the stored layout is not newer than ours, and that the server will not evict jobs. Runs before the first command and again
+   * after each lost connection. Until a check has succeeded, each caller makes one, within its own deadline.
    *
    * @throws {KitError} `KIT_LAYOUT`. {@link QueueEvictionError}. Every error of a command.
    */
@@ -132,7 +132,7 @@ export class QueueCommands {
     return this.#checked === this.#server;
   }
 
-  /** Runs a script that uses only the fixed keys of the queue. */
+  /** Runs a script that uses only the queue's fixed keys. */
   run<Args, Reply>(
     script: OwnScript<Args, Reply>,
     args: Args,
@@ -142,8 +142,8 @@ export class QueueCommands {
   }
 
   /**
-   * Adds jobs. Rejects with KitUnknownOutcomeError also if the jobs are stored, but not replicated as `durable` requires. `answeredTo`: the
-   * producers whose answers are stored or read; none without an `addOnce` or a key.
+   * Adds jobs. Also rejects with KitUnknownOutcomeError if the jobs are stored, but not replicated as `durable` requires. `answeredTo`: the
+   * producers whose answers are stored or read. Empty without an `addOnce` or a key.
    */
   async add(
     args: {
@@ -169,14 +169,14 @@ export class QueueCommands {
     return this.#added(value);
   }
 
-  /** Stores the layout again, which the server has lost together with the jobs. */
+  /** Stores the layout again if the server lost it together with the jobs. */
   #added(reply: scripts.AddReply): scripts.AddReply {
     if (reply.isLost) void this.#reopen();
     return reply;
   }
 
   /**
-   * Ends jobs and takes others. `callers` are the queue objects that receive outcomes. `executor`: another connection than the
+   * Ends jobs and takes others. `callers` are the queue objects that receive outcomes. `executor`: a connection to use instead of the
    * shared one.
    */
   step(
@@ -189,7 +189,7 @@ export class QueueCommands {
     return scripts.step.run(executor ?? this.context, keys, { ...request, done, others }, { deadlineMs });
   }
 
-  /** Reads outcomes for `caller`, and deletes those that it has received. */
+  /** Reads outcomes for `caller`, and deletes the ones it has received. */
   outcomes(caller: string, received: readonly string[], wanted: readonly string[]): Promise<readonly Buffer[]> {
     const { deadlineMs } = this.#settings;
     const keys = { ...this.keys, replies: this.#repliesOf(caller) };
@@ -201,7 +201,7 @@ export class QueueCommands {
     );
   }
 
-  /** Undoes a take whose reply was lost. Resolves with the number of jobs that went back. */
+  /** Undoes a take whose reply was lost. Resolves with the number of returned jobs. */
   recover(takeId: string): Promise<number> {
     const { deadlineMs } = this.#settings;
     return scripts.recover.run(
@@ -232,8 +232,8 @@ export class QueueCommands {
   }
 
   /**
-   * Estimates the server's clock by its time in the reply to a call, which may have been long on its way. So the fastest calls count, until
-   * a reply contradicts them, since a clock was set. `sentAt`: by our wall clock.
+   * Estimates the server's clock from the time in a reply. A call may have been slow, so the fastest calls count, until a reply contradicts
+   * them because a clock was set. `sentAt` is in our wall clock.
    */
   learnOffset(now: number, sentAt: number): void {
     const [least, most] = [now - wallMs(), now - sentAt];
@@ -257,14 +257,14 @@ export class QueueCommands {
     try {
       return await evictionPolicy(this.context, this.keys.meta, deadlineMs);
     } catch (error) {
-      // `KIT_SERVER`: an endpoint over HTTP, or a proxy, that has no INFO in scripts, and says so in its own words.
+      // `KIT_SERVER`: an HTTP endpoint or a proxy that has no INFO in scripts, and reports this in its own words.
       if (!KitError.is(error) || (error.code !== "KIT_NO_PERMISSION" && error.code !== "KIT_SERVER")) throw error;
       this.#events.error(error);
       return undefined;
     }
   }
 
-  /** Another server may have the queue now. Adds wait for the check; workers go on, and emit its error. */
+  /** Another server may have the queue now. Adds wait for the check. Workers continue, and emit its error. */
   async #reopen(): Promise<void> {
     if (!this.#isOpen) return;
     this.#isOpen = false;
@@ -283,7 +283,7 @@ export class QueueCommands {
   }
 }
 
-/** Only labels of jobs, expiries and the order of producers depend on it. */
+/** Only labels of jobs, expiries and the order of producers depend on this clock. */
 export const wallMs = (): number => performance.timeOrigin + performance.now();
 
 /** Whether the call may have had an effect. */

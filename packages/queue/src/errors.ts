@@ -3,10 +3,10 @@ import { longestWaitMs, msOption } from "./add/backoff.js";
 import type { StoredError } from "./failure.js";
 
 /**
- * Codes of the queue's own errors. One has no class:
+ * Codes of the queue's errors. One code has no class:
  *
- * - `KIT_QUEUE_HEARTBEAT`: an `error` event of a worker with `heartbeat: "thread"` or `"auto"`. The thread could not be started, cannot connect
- *   as the client does (the message names the option), or has ended. The main loop renews the leases alone from then on.
+ * - `KIT_QUEUE_HEARTBEAT`: an `error` event of a worker with `heartbeat: "thread"` or `"auto"`. The heartbeat thread could not start, could
+ *   not connect as the client does (the message names the option), or stopped. From then on only the main loop renews the leases.
  */
 export type QueueErrorCode =
   | "KIT_QUEUE_PAYLOAD"
@@ -38,8 +38,8 @@ declare module "@kit/core" {
 const shown = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
 
 /**
- * The data of a job cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema: nothing was added. Or the result of
- * a handler cannot be sent to its caller: it is then the `error` of a JobResultError.
+ * The data of a job cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema. Nothing was added. In the `error` of a
+ * JobResultError it means that the result of a handler cannot be sent to its caller.
  */
 export class JobPayloadError extends KitError {
   /** @internal */
@@ -53,7 +53,10 @@ export class JobPayloadError extends KitError {
   }
 }
 
-/** `maxPending` adds already wait to be sent: the server is slow or away. Nothing was added; add the job again later. Retryable. */
+/**
+ * `maxPending` adds already wait to be sent, because the server is slow or unreachable. Nothing was added. Add the job again later.
+ * Retryable.
+ */
 export class QueueFullError extends KitError {
   /** @internal */
   static override readonly brand: string = "QueueFullError";
@@ -70,8 +73,8 @@ export class QueueFullError extends KitError {
 }
 
 /**
- * The server's `maxmemory-policy` is `allkeys-…`: under memory pressure it may evict jobs. Nothing was added. Set the policy to
- * `noeviction`, or allow eviction by `allowEviction`. The queue checks the policy before its first command and after each lost connection.
+ * The server's `maxmemory-policy` is `allkeys-…`: it can evict jobs when its memory is full. Nothing was added. Set the policy to
+ * `noeviction`, or set `allowEviction`. The queue checks the policy before its first command and after each lost connection.
  */
 export class QueueEvictionError extends KitError {
   /** @internal */
@@ -90,7 +93,7 @@ export class QueueEvictionError extends KitError {
   }
 }
 
-/** The reason of `job.signal`: the lease of a running job ended. Another worker may run the job, so the handler should stop. */
+/** The reason of `job.signal` when the lease of a running job ended. Another worker may run the job, so the handler should stop. */
 export class JobLeaseLostError extends KitError {
   /** @internal */
   static override readonly brand: string = "JobLeaseLostError";
@@ -104,7 +107,7 @@ export class JobLeaseLostError extends KitError {
   }
 }
 
-/** A handler took longer than `timeoutMs`. It is the reason of `job.signal`, and the error of the attempt, which has failed. */
+/** A handler ran longer than `timeoutMs`. This error is the reason of `job.signal`, and the error of the failed attempt. */
 export class JobTimeoutError extends KitError {
   /** @internal */
   static override readonly brand: string = "JobTimeoutError";
@@ -119,7 +122,7 @@ export class JobTimeoutError extends KitError {
 }
 
 /**
- * Your handler throws or returns it to end a job: the job becomes a dead letter at once, whatever attempts it has left.
+ * Throw or return this error in a handler to make the job a dead letter immediately, even if it has attempts left.
  *
  * @example
  * throw new UnrecoverableError("There is no such address");
@@ -134,8 +137,9 @@ export class UnrecoverableError extends KitError {
 }
 
 /**
- * Your handler throws or returns it to run its job again after `retryAfterMs`, without an attempt: a partner replied with 429 and Retry-After. A job
- * can be snoozed `maxSnoozes` times, see the options of the worker; after that each snooze is a failed attempt.
+ * Throw or return this error in a handler to run its job again after `retryAfterMs` without using an attempt, for example when a partner
+ * replies with 429 and Retry-After. A job can be snoozed `maxSnoozes` times (an option of the worker). Each further snooze is a failed
+ * attempt.
  *
  * @example
  * if (reply.status === 429) throw new SnoozeError(1_000 * (Number(reply.headers.get("retry-after")) || 60));
@@ -146,7 +150,10 @@ export class SnoozeError extends KitError {
   /** How long the job waits, in milliseconds of the server's clock. Fractions are rounded up. */
   readonly retryAfterMs: number;
 
-  /** @throws {TypeError | RangeError} `retryAfterMs` is not a number from 0: that is a failed attempt like any other. */
+  /**
+   * @throws {TypeError | RangeError} `retryAfterMs` is not a number from 0. If a handler lets this error through, the attempt fails as with
+   *   any error.
+   */
   constructor(retryAfterMs: number, options: { readonly cause?: unknown } = {}) {
     super("KIT_JOB_SNOOZED", `The job was snoozed for ${String(retryAfterMs)} ms`, options);
     this.retryAfterMs = msOption("retryAfterMs", retryAfterMs, 0, longestWaitMs);
@@ -154,8 +161,8 @@ export class SnoozeError extends KitError {
 }
 
 /**
- * Your handler throws or returns it where a partner refuses all jobs of the queue for a while, not only this one: for `retryAfterMs` no worker begins any. Then
- * this job is the first to run again, without an attempt; it counts as snoozed, see SnoozeError. Handlers that run go on.
+ * Throw or return this error in a handler when a partner rejects all jobs of the queue for a while. No worker starts a job for
+ * `retryAfterMs`. This job then runs first, without using an attempt. It counts as snoozed, see SnoozeError. Running handlers continue.
  *
  * @example
  * if (reply.status === 429) throw new RateLimitError(1_000 * (Number(reply.headers.get("retry-after")) || 60));
@@ -163,10 +170,13 @@ export class SnoozeError extends KitError {
 export class RateLimitError extends KitError {
   /** @internal */
   static override readonly brand: string = "RateLimitError";
-  /** How long no job begins, in milliseconds of the server's clock. Fractions are rounded up. */
+  /** How long no job starts, in milliseconds of the server's clock. Fractions are rounded up. */
   readonly retryAfterMs: number;
 
-  /** @throws {TypeError | RangeError} `retryAfterMs` is not a number from 0: that is a failed attempt like any other. */
+  /**
+   * @throws {TypeError | RangeError} `retryAfterMs` is not a number from 0. If a handler lets this error through, the attempt fails as with
+   *   any error.
+   */
   constructor(retryAfterMs: number, options: { readonly cause?: unknown } = {}) {
     super("KIT_JOB_RATE_LIMITED", `No job begins for ${String(retryAfterMs)} ms`, options);
     this.retryAfterMs = msOption("retryAfterMs", retryAfterMs, 0, longestWaitMs);
@@ -174,8 +184,8 @@ export class RateLimitError extends KitError {
 }
 
 /**
- * An `error` event of a worker: its `backoff` threw (`cause`), or returned neither -1 nor a number of milliseconds. The job waits by the
- * default back-off.
+ * An `error` event of a worker: its `backoff` threw (see `cause`), or returned neither -1 nor a number of milliseconds. The job uses the
+ * default backoff instead.
  */
 export class JobBackoffError extends KitError {
   /** @internal */
@@ -189,8 +199,9 @@ export class JobBackoffError extends KitError {
 }
 
 /**
- * A worker cannot run a job: it has no handler of this name, the data does not fit its schema, or the data cannot be read. The worker passes the
- * job on to other workers, and emits one `error` event per name. After 100 passes, which take more than an hour, each is a failed attempt.
+ * A worker cannot run a job: it has no handler of this name, the data does not fit its schema, or the data cannot be read. The worker
+ * passes the job on to other workers, and emits one `error` event per name. After 100 passes, which take more than an hour, each further
+ * pass is a failed attempt.
  */
 export class JobRefusedError extends KitError {
   /** @internal */
@@ -203,7 +214,7 @@ export class JobRefusedError extends KitError {
   }
 }
 
-/** An error of `call()` about a job that was added. */
+/** An error that `call()` reports about a job that was added. */
 abstract class CallError extends KitError {
   readonly job: string;
   readonly id: string;
@@ -215,15 +226,15 @@ abstract class CallError extends KitError {
   }
 }
 
-/** `call()` rejects with it: the job has failed for good and is a dead letter, with its last error in `error`. */
+/** `call()` rejects with this error when the job has become a dead letter. The job's last error is in `error`. */
 export class JobFailedError extends CallError {
   /** @internal */
   static override readonly brand: string = "JobFailedError";
   /** How often it ran and failed. */
   readonly attempts: number;
-  /** How often its worker died, or stopped renewing its lease, while it had the job. */
+  /** How often its worker died, or did not renew its lease, while it had the job. */
   readonly crashes: number;
-  /** The error of the last attempt; undefined if no attempt failed and only its workers crashed. */
+  /** The error of the last attempt. Undefined if no attempt failed and only workers crashed. */
   readonly error: StoredError | undefined;
 
   constructor(
@@ -238,7 +249,10 @@ export class JobFailedError extends CallError {
   }
 }
 
-/** `call()` rejects with it: the job is done and does not run again, but its result cannot be sent. The reason is in `error`. */
+/**
+ * `call()` rejects with this error when the job is done, but its result cannot be sent. The job does not run again. The reason is in
+ * `error`.
+ */
 export class JobResultError extends CallError {
   /** @internal */
   static override readonly brand: string = "JobResultError";
@@ -250,7 +264,7 @@ export class JobResultError extends CallError {
   }
 }
 
-/** The job was cancelled, see `cancelJob()`. It is the reason of `job.signal`, and `call()` rejects with it. */
+/** The job was cancelled, see `cancelJob()`. This error is the reason of `job.signal`, and `call()` rejects with it. */
 export class JobCancelledError extends CallError {
   /** @internal */
   static override readonly brand: string = "JobCancelledError";
@@ -260,7 +274,7 @@ export class JobCancelledError extends CallError {
   }
 }
 
-/** `call()` rejects with it: no worker took the job within its `expiresMs`. It has not run, and is deleted. */
+/** `call()` rejects with this error when no worker took the job within its `expiresMs`. The job has not run, and is deleted. */
 export class JobExpiredError extends CallError {
   /** @internal */
   static override readonly brand: string = "JobExpiredError";
@@ -271,8 +285,8 @@ export class JobExpiredError extends CallError {
 }
 
 /**
- * `call()` rejects with it: the job is gone, and so is its outcome. The job was deleted, the server lost data, or this process could not
- * reach the server for ten minutes after the end of the job. The job may have run.
+ * `call()` rejects with this error when neither the job nor its outcome exists. The job was deleted, the server lost data, or this process
+ * could not reach the server for ten minutes after the job ended. The job may have run.
  */
 export class JobOutcomeLostError extends CallError {
   /** @internal */
@@ -283,7 +297,10 @@ export class JobOutcomeLostError extends CallError {
   }
 }
 
-/** `call()` rejects with it: there was no outcome within `waitMs`. The job stays in the queue; it may have run, or may still run. */
+/**
+ * `call()` rejects with this error when there was no outcome within `waitMs`. The job stays in the queue. It may have run, or may still
+ * run.
+ */
 export class CallTimeoutError extends CallError {
   /** @internal */
   static override readonly brand: string = "CallTimeoutError";

@@ -15,7 +15,7 @@ const mostMessage = 1_024;
 const mostStack = 4_096;
 const mostDepth = 4;
 const mostMembers = 5;
-/** The most causes and members together. Their stacks are cut shorter. */
+/** The maximum number of causes and members together. Their stacks are cut shorter. */
 const mostNested = 12;
 const mostNestedStack = 1_024;
 
@@ -29,7 +29,7 @@ const textOf = (value: unknown): string => {
   }
 };
 
-/** The stored form of a thrown value. Never throws, though the fields of an error may hold anything and reading one may throw. */
+/** The stored form of a thrown value. Never throws, even though the fields of an error can hold anything and reading them can throw. */
 export const storedError = (error: unknown): StoredError => stored(error, mostDepth, { left: mostNested }, mostStack);
 
 const stored = (error: unknown, depth: number, nested: { left: number }, stackLength: number): StoredError => {
@@ -55,8 +55,8 @@ const stored = (error: unknown, depth: number, nested: { left: number }, stackLe
 };
 
 /**
- * The record of a job in `failures`: one line. `begin.lua` writes the take id under which the job began behind the crashes. Scripts keep what
- * is behind the crashes as it is.
+ * The record of a job in `failures`, as one line. `begin.lua` writes the take id under which the job started after the crashes. Scripts
+ * keep everything after the crashes unchanged.
  */
 export const recordOf = (
   attempts: number,
@@ -70,13 +70,13 @@ export const recordOf = (
   return `${String(attempts)}\t${String(crashes)}\t${JSON.stringify(error)}${snoozed}${passed}`;
 };
 
-/** How often workers that cannot run a job have passed it on, and whether it is still as if it had not been taken: it can expire. */
+/** How often workers that cannot run a job passed it on. `isFresh`: the job counts as never taken, so it can expire. */
 interface Passes {
   readonly count: number;
   readonly isFresh: boolean;
 }
 
-/** Whether the job of a record has neither run nor crashed: at most it was passed on. */
+/** Whether the job of a record has neither run nor crashed. It may have been passed on. */
 export const isFresh = (record: string): boolean =>
   record === "" || (record.startsWith("0\t0\t") && record.endsWith("e"));
 

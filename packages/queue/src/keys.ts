@@ -1,20 +1,20 @@
 import { keyspace } from "@kit/core";
 import { slotOf, workerWidth } from "./work/take-id.js";
 
-/** The beginning of every key of a queue. */
+/** The start of every key of a queue. */
 export const keyHead = (prefix: string, name: string): string => keyspace("queue", prefix).base(name);
 
-/** The outcomes of jobs that one queue object called; the header of each job names that object. */
+/** The outcomes of jobs that one queue object called. Each job's header names that object. */
 export const repliesKey = (head: string, caller: string): string => `${head}replies:${caller}`;
 
 /** The record of the last take in one slot of a worker. A take id names both. */
 export const takenKey = (head: string, takeId: string): string =>
   `${head}taken:${takeId.slice(0, workerWidth)}${String(slotOf(takeId))}`;
 
-/** The answers to the adds with an `addOnce` or a key in a producer's last call that had any. */
+/** The answers to a producer's last call that had an `addOnce` or a key. */
 export const answeredKey = (head: string, producer: string): string => `${head}answered:${producer}`;
 
-/** The notes of handlers about one job, see `progress/`. */
+/** The notes of handlers about one job; see `progress/`. */
 export const notesKey = (head: string, id: string): string => `${head}notes:${id}`;
 
 /** The channel on which a lease is published when its job is cancelled. */
@@ -25,14 +25,14 @@ export interface QueueAddress {
   /** The name of the queue. */
   readonly queue: string;
   /**
-   * The beginning of its keys.
+   * The prefix of the queue's keys.
    *
    * @default "kit"
    */
   readonly prefix?: string | undefined;
 }
 
-/** Parts of a queue that never expire; without data a key is gone. */
+/** Parts of a queue that never expire. A key without data does not exist. */
 export const endlessParts = [
   "jobs",
   "waiting",
@@ -56,27 +56,27 @@ export const endlessParts = [
 const parts = [...endlessParts, "revoked", "producers", "kept", "records", "events", "changed"] as const;
 
 /**
- * Every key that this package writes. All of one queue share the hash tag `{name}`, so one slot.
+ * Every key that this package writes. All keys of a queue share the hash tag `{name}`, and so one slot.
  *
- * An **entry** is how a job stands in lists of work: its id, or `!priority!id` where the priority is not 0. A **take id** is 12 letters
- * and digits of one take: seven of the worker, and its number.
+ * An **entry** is a job in a list of work: its id, or `!priority!id` if the priority is not 0. A **take id** has 12 letters and digits:
+ * seven for the worker, and the number of its take.
  *
  * | Key                            | Type   | Content                                                                                         | Life                         |
  * | ------------------------------ | ------ | ----------------------------------------------------------------------------------------------- | ---------------------------- |
  * | `kit:queue:{name}:jobs`        | hash   | id → header line, line feed, payload bytes                                                      | a field as long as its job   |
  * | `kit:queue:{name}:waiting`     | list   | ids of ready jobs of priority 0, the next one first                                             | while there are some         |
- * | `kit:queue:{name}:prioritised` | zset   | ids of the other ready jobs → priority × 2^33 + position; positions begin at 2^32               | while there are some         |
+ * | `kit:queue:{name}:prioritised` | zset   | ids of the other ready jobs → priority × 2^33 + position; positions start at 2^32               | while there are some         |
  * | `kit:queue:{name}:delayed`     | zset   | entry → server ms at which it is due                                                            | while there are some         |
  * | `kit:queue:{name}:leases`      | zset   | take id + entry → server ms at which the lease ends; the only record of active jobs             | while there are some         |
  * | `kit:queue:{name}:failures`    | hash   | id → attempts, crashes and last error, after a failure only                                     | a field as long as its job   |
  * | `kit:queue:{name}:dead`        | zset   | id → server ms at which it died; the job stays in `jobs`                                        | bounded by `deadLetters`     |
  * | `kit:queue:{name}:wake`        | zset   | markers that wake workers: `job` (work is ready), `timer` and `backup` (an instant to wait for) | until a worker pops them     |
- * | `kit:queue:{name}:revoked`     | zset   | leases that ended without their holder → server ms of that; a half more: the job was cancelled  | 10 minutes after each        |
+ * | `kit:queue:{name}:revoked`     | zset   | leases that ended without their holder → server ms of the end; plus 0.5: the job was cancelled  | 10 minutes after each        |
  * | `kit:queue:{name}:taken:…`     | string | the last take in one slot of a worker: its take id, and the entries it took                     | 10 minutes                   |
- * | `kit:queue:{name}:producers`   | zset   | producer → sequence number of its last add; a repeated add → that of the first                  | a day after the last new one |
+ * | `kit:queue:{name}:producers`   | zset   | producer → sequence number of its last add; a repeated add → the number of the first            | a day after the last new one |
  * | `kit:queue:{name}:answered:…`  | string | sequence number and answers of a producer's last add with an `addOnce` or a key                 | 10 minutes                   |
  * | `kit:queue:{name}:replies:…`   | hash   | id → outcome of a job that one queue object called                                              | until read, or 10 minutes    |
- * | `kit:queue:{name}:limits`      | hash   | `paused`, `concurrency`, `rate`, `fullAt`, `heldUntil`, `names`: what keeps jobs from beginning; `listened`: until when events are recorded | while the queue has any |
+ * | `kit:queue:{name}:limits`      | hash   | `paused`, `concurrency`, `rate`, `fullAt`, `heldUntil`, `names`: what keeps jobs from starting; `listened`: until when events are recorded | while the queue has any |
  * | `kit:queue:{name}:changed`     | hash   | limit or pause → server µs at which its last change was requested                               | 10 minutes                   |
  * | `kit:queue:{name}:events`      | stream | `e` → what happened, a line for each event                                                      | `recordMs` after the last listener |
  * | `kit:queue:{name}:suspended`   | zset   | ready jobs whose names are stopped: name, place among its jobs, entry                           | until the name goes on       |
@@ -101,7 +101,7 @@ export const queueKeys = (prefix: string, name: string): QueueKeys => {
   return Object.fromEntries(parts.map((part) => [part, head + part])) as QueueKeys;
 };
 
-/** The keys `once` of `add.lua`. `answered`: those of the producers whose answers it needs; `isKeyed`: a job has a key of its own. */
+/** The keys `once` of `add.lua`. `answered`: the keys of the producers whose answers it needs. `isKeyed`: a job has a `unique` key. */
 export const onceKeys = (keys: QueueKeys, answered: readonly string[], isKeyed: boolean): readonly string[] => {
   const { leases, dead, unique, failures, suspended } = keys;
   return [leases, dead, failures, suspended, ...(isKeyed ? [unique] : []), ...answered];

@@ -36,22 +36,22 @@ import type { BackoffFunction } from "./work/handlers.js";
 
 const dayMs = 86_400_000;
 
-/** How many dead letters are kept. The oldest are dropped first; `deadDropped` counts them. */
+/** How many dead letters the queue keeps. It drops the oldest first; `deadDropped` counts them. */
 export interface DeadLetterBounds {
   /**
-   * The most dead letters.
+   * The maximum number of dead letters.
    *
    * @default 10000
    */
   readonly maxCount?: number | undefined;
   /**
-   * How long each is kept, in milliseconds.
+   * How long each dead letter is kept, in milliseconds.
    *
    * @default 1209600000 (14 days)
    */
   readonly maxAgeMs?: number | undefined;
   /**
-   * The most memory of their payloads and errors, in bytes.
+   * The maximum memory for their payloads and errors, in bytes.
    *
    * @default 67108864 (64 MiB)
    */
@@ -66,12 +66,12 @@ const deadLetterRules = {
 
 const boundsText = (bounds: Resolved<typeof deadLetterRules>): string => Object.values(bounds).join(" ");
 
-/** Remembers jobs that have ended; made by `keepHistory()` of `@kit/queue/history`. */
+/** Records finished jobs. Create it with `keepHistory()` of `@kit/queue/history`. */
 export interface History {
   readonly bounds: object;
 }
 
-/** How a job must be replicated before its add resolves, as core's `durable()` confirms it. */
+/** How a job must be replicated before its add resolves. Works like `durable()` of `@kit/core`. */
 export interface DurableOption {
   /**
    * How many replicas must have received the job; 0 only with `fsync: "local"`.
@@ -80,13 +80,13 @@ export interface DurableOption {
    */
   readonly replicas?: number | undefined;
   /**
-   * The disks that must have the job: none, the master's, or those of the master and of `replicas` replicas.
+   * The disks that must have the job: none, the master's, or the master's and those on `replicas` replicas.
    *
    * @default "none"
    */
   readonly fsync?: "none" | "local" | "replicas" | undefined;
   /**
-   * How long an add waits for replicas and disks, in milliseconds, 1 to 86,400,000 (a day), within its deadline.
+   * How long an add waits for replicas and disks, in milliseconds: 1 to 86,400,000 (a day). The add's deadline can end the wait earlier.
    *
    * @default 1000
    */
@@ -113,74 +113,76 @@ const jobRules = {
   expiresMs: milliseconds(1, longestWaitMs),
 };
 
-/** Settings of a queue object. Those about jobs are defaults for each `add`. */
+/** Options of `createQueue()`. The options about jobs are the defaults of each `add`. */
 export interface QueueOptions extends ClientOptions {
   /**
-   * The largest encoded data of one job, in bytes.
+   * The maximum size of one job's encoded data, in bytes.
    *
    * @default 262144
    */
   readonly maxPayloadBytes?: number | undefined;
   /**
-   * How many adds may wait to be sent while the server is slow or away; further ones reject at once.
+   * How many adds can wait to be sent while the server is slow or unreachable. Further adds reject immediately.
    *
    * @default 10000
    */
   readonly maxPending?: number | undefined;
   /**
-   * Allows a server whose `maxmemory-policy` may evict any key (`allkeys-…`), and so jobs. A server that evicts only keys with an
-   * expiry (`volatile-…`) is always accepted. Both emit `evictable`.
+   * Set to true to accept a server whose `maxmemory-policy` can evict any key (`allkeys-…`), and so jobs. A server that evicts only keys
+   * with an expiry (`volatile-…`) is always accepted. Both policies emit `evictable`.
    *
    * @default false
    */
   readonly allowEviction?: boolean | undefined;
   /**
-   * How many dead letters are kept, for how long, and in how much memory.
+   * How many dead letters the queue keeps, for how long, and in how much memory.
    *
    * @default the defaults of `DeadLetterBounds`
    */
   readonly deadLetters?: DeadLetterBounds | undefined;
   /**
-   * Workers of this object record jobs that are done or expired, in one further call for all that end together; see `@kit/queue/history`.
+   * Workers of this object record jobs that are done or expired. Jobs that finish together share one extra call. See `@kit/queue/history`.
    *
    * @default none: a job that is done leaves nothing
    */
   readonly history?: History | undefined;
   /**
-   * Adds resolve once their jobs are replicated like this; otherwise they reject with KitUnknownOutcomeError. Each call costs three more
-   * round trips, with `fsync` up to four, on a dedicated connection. Adds still travel together.
+   * Adds resolve once their jobs are replicated as this option requires. If replication is not confirmed, they reject with
+   * KitUnknownOutcomeError. Each call costs three extra round trips, or up to four with `fsync`, on a dedicated connection. Adds still
+   * share calls.
    *
    * @default off: an add resolves once the master has the job
    */
   readonly durable?: DurableOption | undefined;
   /**
-   * How often a job runs until it is a dead letter, including the first run. A crash is not an attempt.
+   * How many attempts a job has, including the first. When the last attempt fails, the job becomes a dead letter. A crash is not an
+   * attempt.
    *
    * @default 1
    */
   readonly maxAttempts?: number | undefined;
   /**
-   * How long a failed job waits for its next attempt.
+   * How long a failed job waits before its next attempt.
    *
    * @default `firstMs` 1000, and the defaults of `Backoff`
    */
   readonly backoff?: Backoff | undefined;
   /**
-   * How long a handler may take, in milliseconds. After that its signal aborts and the attempt has failed.
+   * How long a handler can run, in milliseconds. After that its signal aborts and the attempt has failed.
    *
    * @default unlimited
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * How long a job may wait to be taken, in milliseconds. A job that no worker has taken by then does not run.
+   * How long a job can wait for a worker, in milliseconds. A job that no worker took within this time does not run.
    *
    * @default unlimited
    */
   readonly expiresMs?: number | undefined;
   /**
-   * Standard Schemas (Zod, Valibot, ArkType and others) by names of jobs. Each checks the data, as JSON leaves it, when a job is
-   * added and again before it runs. An add with data that does not fit rejects. A worker passes on a stored job whose data does
-   * not fit, like a job without a handler. The data is stored as it was added; the handler gets the output of the schema.
+   * Standard Schemas (Zod, Valibot, ArkType and others), by job name. Each schema checks the data twice: when you add a job, and before the
+   * job runs. It sees the data after a JSON round trip. An add whose data does not fit rejects. If stored data does not fit, the worker
+   * passes the job on, like a job without a handler. The queue stores the data as you added it; the handler receives the schema's output.
    */
   readonly schemas?: Readonly<Record<string, StandardSchema | undefined>> | undefined;
 }
@@ -208,63 +210,63 @@ export const queueRules = {
 /** Options of one job. */
 export interface AddOptions {
   /**
-   * An id of your own, 1 to 128 characters. While a job with that id is ready, delayed, active or dead, adding it again does
-   * nothing and gives the same id. A job that has expired, and that no worker has, is replaced.
+   * Your id for the job, 1 to 128 characters. While a job with this id is ready, delayed, active or dead, adding it again does nothing and
+   * resolves with the same id. An expired job that no worker has is replaced.
    */
   readonly id?: string | undefined;
   /**
-   * At most one job of a key at a time. The job gets a made id. An add that adds no job resolves with the id of the one that has the key.
-   * Not together with an `id`.
+   * Allows one job of a key at a time. The job gets a generated id. If a job already has the key, the add resolves with that job's id.
+   * Can't be combined with `id`.
    */
   readonly unique?: Unique | undefined;
   /**
-   * How long the job waits before it may run, in milliseconds of the server's clock. Fractions of a millisecond are rounded up, here
-   * and in all other times of jobs and workers.
+   * How long the job waits before it can run, in milliseconds of the server's clock. Fractions of a millisecond are rounded up, here and in
+   * all other times of jobs and workers.
    *
    * @default none
    */
   readonly delayMs?: number | undefined;
   /**
-   * The earliest instant at which the job may run, by the server's clock: a Date, or epoch ms. An instant in the past means now. Not
-   * together with `delayMs`.
+   * The earliest time at which the job can run, by the server's clock: a Date, or epoch ms. A time in the past means now. Can't be combined
+   * with `delayMs`.
    */
   readonly dueAt?: number | Date | undefined;
   /**
-   * Jobs of a lower number run first: -1,048,575 to 1,048,575. Jobs of equal priority run in order of arrival.
+   * Jobs with a lower number run first: -1,048,575 to 1,048,575. Jobs of equal priority run in order of arrival.
    *
    * @default 0
    */
   readonly priority?: number | undefined;
   /**
-   * Puts the job in front of all ready jobs of priority 0. Not together with a delay or another priority.
+   * Puts the job ahead of all ready jobs of priority 0. Can't be combined with a delay or another priority.
    *
    * @default false
    */
   readonly lifo?: boolean | undefined;
   /**
-   * How often the job runs until it is a dead letter, including the first run.
+   * How many attempts the job has, including the first. When the last attempt fails, the job becomes a dead letter.
    *
-   * @default that of the queue
+   * @default the queue's `maxAttempts`
    */
   readonly maxAttempts?: number | undefined;
   /**
-   * How long the job waits for its next attempt after it failed.
+   * How long the job waits after a failure before its next attempt.
    *
-   * @default that of the queue
+   * @default the queue's `backoff`
    */
   readonly backoff?: Backoff | undefined;
   /**
-   * How long its handler may take, in milliseconds. After that its signal aborts and the attempt has failed.
+   * How long the job's handler can run, in milliseconds. After that its signal aborts and the attempt has failed.
    *
-   * @default that of the queue
+   * @default the queue's `timeoutMs`
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * How long the job may wait to be taken, in milliseconds of the server's clock, from its add, or from the instant at which it is due. If no
-   * worker has taken it by then, it does not run, and makes way for a new job of its `id` or key. A job that has run before does not
+   * How long the job can wait for a worker, in milliseconds of the server's clock. The time starts at the add, or when a delayed job is
+   * due. If no worker took the job by then, it does not run, and no longer blocks its `id` or key. A job that has run before does not
    * expire.
    *
-   * @default that of the queue
+   * @default the queue's `expiresMs`
    */
   readonly expiresMs?: number | undefined;
   /**
@@ -274,11 +276,11 @@ export interface AddOptions {
    */
   readonly traceparent?: string | undefined;
   /**
-   * The `op` of a KitUnknownOutcomeError. The add then settles the outcome of that call: it adds the job only if that call did not.
-   * Together with an `id`, `op` must come from an add of that id.
+   * The `op` of a KitUnknownOutcomeError from an earlier add. This add then settles the earlier one: it adds the job only if the earlier
+   * call did not. With an `id`, `op` must come from an add of the same id.
    */
   readonly op?: string | undefined;
-  /** Cancels the add while it waits to be sent. A job that was sent may still be added. */
+  /** Cancels the add while it waits to be sent. A job that was already sent can still be added. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -296,29 +298,32 @@ export const addRules = {
   signal,
 } satisfies RulesOf<AddOptions>;
 
-/** Options of a job that is added unless there is one of its `id`, or of the key of `unique`. One of the two is required. */
+/** Options of `addOnce()`. Either `id` or `unique` is required. */
 export type AddOnceOptions = AddOptions & ({ readonly id: string } | { readonly unique: Unique });
 
 /**
- * Where the job of an id or a key is: `ready` to be taken, `active`, `delayed`, or `dead`. `unsure`: it is ready or active; the answer while more
- * than 1,000 jobs are active, and `inspectJob()` searches for it. `lost`: it is in no list of work, since its entry was deleted by hand or
- * evicted, and does not run until `repairQueue()` finds it. For a lost job of priority 0 the answer is `ready` or `unsure`, since no list
- * is searched. `ended`: it is done or removed, and its `ttlMs` is not over.
+ * Where the job of an id or a key is.
+ *
+ * - `ready`, `active`, `delayed` or `dead`: the state of the job.
+ * - `unsure`: the job is ready or active. This is the answer while more than 1,000 jobs are active; `inspectJob()` searches for the job.
+ * - `lost`: the job is in no list of work, because its entry was deleted manually or evicted. It does not run until `repairQueue()` finds
+ *   it. For a lost job of priority 0 the answer is `ready` or `unsure`, because lists are not searched.
+ * - `ended`: the job is done or removed, but its `ttlMs` is not over.
  */
 export type HeldState = "ready" | "active" | "delayed" | "dead" | "lost" | "unsure" | "ended";
 
 /**
- * The answer of `addOnce()`. `id`: the job that was added, or else the one that has the id or key. `isReplaced`: that one has the data of
- * this add from now on.
+ * The result of `addOnce()`. `id` is the added job, or the job that already has the id or key. `isReplaced`: the existing job now has the
+ * data of this add.
  */
 export type AddedOnce =
   | { readonly id: string; readonly isAdded: true; readonly state?: never; readonly isReplaced?: never }
   | { readonly id: string; readonly isAdded: false; readonly state: HeldState; readonly isReplaced?: true };
 
-/** Options of a job whose caller waits for the outcome. */
+/** Options of `call()`. */
 export interface CallOptions extends Omit<AddOptions, "id" | "unique" | "op"> {
   /**
-   * How long the call waits for the outcome, in milliseconds, 1 to 86,400,000 (a day). After that the job stays in the queue.
+   * How long the call waits for the outcome, in milliseconds: 1 to 86,400,000 (a day). After that the job stays in the queue.
    *
    * @default 30000
    */
@@ -330,15 +335,15 @@ export const callRules = { ...callable, waitMs: milliseconds(1, dayMs, 30_000) }
 
 /** Which dead letters to read. */
 export interface DeadLetterOptions {
-  /** The last letter of the page before. It may have been deleted since. */
+  /** The last letter of the previous page. It may have been deleted since. */
   readonly before?: { readonly id: string; readonly diedAt: number } | undefined;
   /**
-   * How many, at most 100.
+   * How many letters to read, up to 100.
    *
    * @default 10
    */
   readonly count?: number | undefined;
-  /** Only letters of jobs of this name. */
+  /** Reads only letters of jobs with this name. */
   readonly job?: string | undefined;
 }
 
@@ -353,10 +358,10 @@ export const letterRules = {
   job: custom((_name, job: string) => encodedName(job), ""),
 } satisfies RulesOf<DeadLetterOptions>;
 
-/** How dead letters go back to the queue. */
+/** How dead letters return to the queue. */
 export interface RedriveOptions {
   /**
-   * The jobs become due at random instants within this time, in milliseconds.
+   * The jobs become due at random times within this period, in milliseconds.
    *
    * @default 0
    */
@@ -374,37 +379,43 @@ export interface WorkOptions {
    */
   readonly concurrency?: number | undefined;
   /**
-   * How long the worker may be silent before its jobs go to other workers, in milliseconds, 200 to 86,400,000 (a day). It sends a
-   * heartbeat after each 0.3 of this time.
+   * How long the worker can be silent before its jobs go to other workers, in milliseconds: 200 to 86,400,000 (a day). The worker sends a
+   * heartbeat every 0.3 of this time.
    *
    * @default 10000
    */
   readonly leaseMs?: number | undefined;
   /**
-   * Which thread renews the leases. `"loop"`: the main loop. A handler that blocks it for longer than `leaseMs` loses the jobs of the worker. `"thread"`:
-   * also a thread, while the main loop is blocked, for at most `maxBlockedMs`. All workers of the process share one thread, and those of one
-   * client its one connection; with a Cluster that is one to each node. `"auto"`: the thread if it can connect as the client does, else the loop.
+   * Which thread renews the leases.
+   *
+   * - `"loop"`: the main loop. If a handler blocks the loop for longer than `leaseMs`, the worker loses its jobs.
+   * - `"thread"`: the main loop, and a heartbeat thread while the loop is blocked, for up to `maxBlockedMs`. All workers of the process
+   *   share one thread. Workers with the same client share one connection, or with a Cluster one per node.
+   * - `"auto"`: as `"thread"` if the thread can connect as the client does, otherwise as `"loop"`.
    *
    * @default "loop"
    */
   readonly heartbeat?: "auto" | "thread" | "loop" | undefined;
   /**
-   * With a thread: how long the main loop may be blocked, in milliseconds, 200 to 86,400,000 (a day). After that its jobs go to other workers.
+   * With a heartbeat thread: how long the main loop can be blocked, in milliseconds, 200 to 86,400,000 (a day). After that its jobs go to
+   * other workers.
    *
    * @default 300000
    */
   readonly maxBlockedMs?: number | undefined;
   /**
-   * When the handler of a cancelled job learns it. `"heartbeat"`: at the next one, so after up to 0.6 of `leaseMs`. `"push"`: at once, within a few
-   * milliseconds; for that the process has one more connection, which all objects of its client and prefix share. A push may be lost,
-   * with that connection or in a Cluster: then the heartbeat decides.
+   * How the handler of a cancelled job is notified.
+   *
+   * - `"heartbeat"`: with the worker's next heartbeat, within 0.6 of `leaseMs`.
+   * - `"push"`: by a message, within a few milliseconds. This takes one more connection, which all objects with the same client and prefix
+   *   share. A message can be lost, with the connection or in a Cluster; the next heartbeat then notifies the handler.
    *
    * @default "heartbeat"
    */
   readonly cancelBy?: "heartbeat" | "push" | undefined;
   /**
-   * The number of crashes at which a job becomes a dead letter. A crash: its worker died, or did not renew the lease. Use the same number
-   * for all workers of a queue.
+   * The number of crashes after which a job becomes a dead letter. A crash means that the job's worker died or did not renew the lease. Use
+   * the same number for all workers of a queue.
    *
    * @default 3
    */
@@ -416,28 +427,30 @@ export interface WorkOptions {
    */
   readonly strict?: boolean | undefined;
   /**
-   * When the next job may begin in place of one that has ended. `"batched"`: at once. The end travels with the next call; after a crash
-   * the jobs in that call run again. `"each"`: once the server has recorded the end; the
-   * next one may begin while a `backoff` function decides.
+   * When a handler that has finished a job can start the next one.
+   *
+   * - `"batched"`: immediately. The result travels with the worker's next call. If the worker crashes before that call, the jobs in it run
+   *   again.
+   * - `"each"`: once the server has recorded the result. While a `backoff` function decides about a failed job, the next one can start.
    *
    * @default "batched"
    */
   readonly ack?: "batched" | "each" | undefined;
   /**
-   * How long a failed job waits for its next attempt, if it was added without a back-off of its own. A function may return -1: then the
-   * job is a dead letter.
+   * How long a failed job waits for its next attempt, if it was added without `backoff`. A function can return -1 to make the job a dead
+   * letter.
    */
   readonly backoff?: Backoff | BackoffFunction | undefined;
   /**
-   * How often handlers may snooze a job by a SnoozeError, in all its attempts together. Each further snooze is a failed attempt, so that
-   * `maxAttempts` ends a job that is snoozed for ever. With 0 every snooze is a failed attempt.
+   * How often handlers can snooze a job with a SnoozeError, counted over all its attempts. Each further snooze is a failed attempt, so a
+   * job that is always snoozed ends after `maxAttempts`. With 0 every snooze is a failed attempt.
    *
    * @default 100
    */
   readonly maxSnoozes?: number | undefined;
   /**
-   * How long a handler may take to end after `close()` has aborted its signal, in milliseconds, 0 to 86,400,000 (a day). Until then its
-   * job stays leased. After that the job is handed back, and may run twice at the same time.
+   * How long a handler can keep running after `close()` has aborted its signal, in milliseconds: 0 to 86,400,000 (a day). Until then its
+   * job stays leased. After that the worker hands the job back, and the job may run twice at the same time.
    *
    * @default 5000
    */
@@ -460,7 +473,7 @@ export const workRules = {
   abortGraceMs: milliseconds(0, dayMs, 5_000),
 } satisfies RulesOf<WorkOptions>;
 
-/** How one job runs. */
+/** The limits and retries of one job. */
 export interface JobPolicy extends RetryPolicy {
   readonly timeoutMs: number | undefined;
   readonly expires: Expiry | undefined;
@@ -471,7 +484,7 @@ export interface ResolvedAdd {
   readonly id: string | undefined;
   readonly unique: ResolvedUnique | undefined;
   readonly priority: number;
-  /** The words behind the id in `plan` of `add.lua`, without those for a caller's id and for `op`. */
+  /** The words after the id in `plan` of `add.lua`, without the words for a caller's id and for `op`. */
   readonly words: string;
   readonly policy: JobPolicy;
   readonly traceparent: string | undefined;
@@ -479,7 +492,7 @@ export interface ResolvedAdd {
   readonly signal: AbortSignal | undefined;
 }
 
-/** Checked options, with every default filled in. `add` and `call`: those of an add and of a call without options. */
+/** Checked options, with all defaults. `add` and `call` hold the defaults of an add and of a call. */
 export interface QueueSettings extends Resolved<typeof queueRules> {
   readonly add: Resolved<typeof addRules>;
   readonly call: Resolved<typeof callRules>;
@@ -490,13 +503,13 @@ export interface WorkSettings extends Omit<Resolved<typeof workRules>, "concurre
   readonly ackEach: boolean;
 }
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const queueSettings = (options: QueueOptions): QueueSettings => {
   const own = resolve("options", options, queueRules);
   return { ...own, add: defaultsOf(addRules, own), call: defaultsOf(callRules, own) };
 };
 
-/** @throws {TypeError | RangeError} it is not an array of ids. */
+/** @throws {TypeError | RangeError} `ids` is not an array of ids. */
 export const idsOption = (ids: readonly string[]): readonly string[] => {
   if (!Array.isArray(ids)) throw new TypeError("Expected `ids` to be an array");
   for (const id of ids)
@@ -505,7 +518,7 @@ export const idsOption = (ids: readonly string[]): readonly string[] => {
   return ids;
 };
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const resolveAdd = (options: AddOptions, { add }: QueueSettings, isOnce = false): ResolvedAdd => {
   const settings = resolve("options", options, addRules, add);
   const { id, unique } = settings;
@@ -513,7 +526,7 @@ export const resolveAdd = (options: AddOptions, { add }: QueueSettings, isOnce =
   return addOf(settings);
 };
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const resolveCall = (
   options: CallOptions,
   { call }: QueueSettings,
@@ -555,7 +568,7 @@ const addOf = (add: Resolved<typeof addRules>): ResolvedAdd => {
   };
 };
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const workSettings = (options: WorkOptions): WorkSettings => {
   const { ack, ...settings } = resolve("options", options, workRules);
   return { ...settings, ackEach: ack === "each" };

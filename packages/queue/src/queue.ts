@@ -51,13 +51,14 @@ export interface QueueEvents {
   /** A background operation failed. No caller waits for it. */
   readonly error: readonly [error: KitError];
   /**
-   * The server may evict keys when its memory is full. Under a `volatile-…` policy these are the records of repeated adds, late
-   * ends and ended jobs, and what handlers noted, which have an expiry; no job. Under `allkeys-…`, with `allowEviction`, they are any keys. Emitted once for each policy.
+   * The server can evict keys when its memory is full. Under a `volatile-…` policy it evicts only keys with an expiry, never jobs. These
+   * keys hold records of repeated adds, late ends and ended jobs, and the notes of handlers. Under `allkeys-…` (with `allowEviction`) it
+   * can evict any key. Emitted once for each policy.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
 }
 
-/** One of several jobs that are added together. Data that may be undefined may be left out. */
+/** One of several jobs to add together. You can omit data that may be undefined. */
 export type JobToAdd<Jobs> = {
   readonly [Name in JobName<Jobs>]: Omit<AddOptions, "op" | "signal"> & { readonly name: Name } & DataOf<
       JobData<Jobs, Name>
@@ -66,7 +67,7 @@ export type JobToAdd<Jobs> = {
 
 type DataOf<Data> = undefined extends Data ? { readonly data?: Data } : { readonly data: Data };
 
-/** The data and the options of one job. Data that may be undefined may be left out. */
+/** The data and the options of one job. You can omit data that may be undefined. */
 type AddArguments<Data, Options = AddOptions> = undefined extends Data
   ? readonly [data?: Data, options?: Options]
   : readonly [data: Data, options?: Options];
@@ -75,12 +76,12 @@ const noOptions: AddOptions = {};
 const mostHeads = 1_000;
 
 /**
- * A queue by name, on one Redis: adds jobs, runs workers, and manages dead letters. Made by {@link createQueue}.
+ * A named queue on one Redis. It adds jobs, runs workers, and manages dead letters. Create it with {@link createQueue}.
  *
- * After the task queues of "Redis in Action" (J. L. Carlson, 2013, section 6.4). Unlike there, a job is never between two keys, delays
- * and leases use the server's clock, and a job that fails is retried or kept.
+ * Based on the task queues of "Redis in Action" (J. L. Carlson, 2013, section 6.4), with three differences. A job is never between two
+ * keys. Delays and leases use the server's clock. A failed job is retried or kept.
  *
- * `Handled` are the jobs as handlers get them.
+ * `Handled` are the jobs as handlers receive them.
  */
 export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Jobs>>
   extends TypedEmitter<QueueEvents>
@@ -94,7 +95,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   readonly #producer: Producer;
   readonly #calls: Calls;
   readonly #workers = new Set<Worker>();
-  /** The headers of jobs without options, by name. The cache is bounded, since names may come from user input. */
+  /** The headers of jobs without options, by name. The cache is bounded, because names can come from user input. */
   readonly #heads = new Map<string, string>();
   readonly #usual: ResolvedAdd;
 
@@ -114,20 +115,19 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Adds a job, and resolves with its id once the server has it. From then on the job runs at least once, or becomes a dead
-   * letter, as long as the server keeps its data.
+   * Adds a job, and resolves with its id once the server has stored it. The job then runs at least once, or becomes a dead letter, as long
+   * as the server keeps its data.
    *
-   * Adds made while another is under way travel together in the next call, in order. Data is stored as JSON, a Uint8Array as its
-   * bytes.
+   * Adds that you make while a call is in progress share the next call, in order. Data is stored as JSON, a Uint8Array as its bytes.
    *
    * @throws {JobPayloadError} the data cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema.
-   * @throws {KitUnavailableError} no server answered within `deadlineMs`; nothing was added.
-   * @throws {KitUnknownOutcomeError} the reply was lost, or the job was not replicated as `durable` requires. The same call with
-   * `{ op: error.op }` settles the outcome. Without it the same call may add a second job, unless it has `unique` with `ttlMs`.
-   * @throws {QueueFullError} `maxPending` adds wait already.
-   * @throws {QueueEvictionError} the server may evict jobs.
+   * @throws {KitUnavailableError} no server answered within `deadlineMs`. Nothing was added.
+   * @throws {KitUnknownOutcomeError} the reply was lost, or the job was not replicated as `durable` requires. Repeat the call with
+   *   `{ op: error.op }` to settle the outcome. Without `op` a repeated call can add a second job, unless it has `unique` with `ttlMs`.
+   * @throws {QueueFullError} `maxPending` adds already wait.
+   * @throws {QueueEvictionError} the server can evict jobs.
    * @throws `signal.reason`.
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {TypeError | RangeError} an option is invalid.
    *
    * @example
    * const id = await queue.add("email", { to: "ann@example.org" }, { delayMs: 5_000 });
@@ -141,11 +141,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Adds a job with an `id` of your own or a `unique` key, as {@link add} does, and resolves with whether this call added it. If not,
-   * `state` is where the job of this id or key was at that moment. Of several callers with one id exactly one adds.
+   * Adds a job with your `id` or a `unique` key, as {@link add} does. Resolves with `isAdded`: whether this call added the job. If not,
+   * `state` is where the job of this id or key was at that time. Of several callers with the same id exactly one adds the job.
    *
-   * A call that is sent again after a lost reply gets the answer of the first. The server keeps an answer for ten minutes. A call with an
-   * `op` after that rejects with a KitUnknownOutcomeError that has no `op`.
+   * When a call is sent again after a lost reply, it gets the first answer. The server keeps an answer for ten minutes. After that a call
+   * with an `op` rejects with a KitUnknownOutcomeError that has no `op`.
    *
    * @throws every error of {@link add}.
    *
@@ -162,20 +162,20 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Adds a job and waits for what its handler returns, as JSON leaves it; a Uint8Array arrives as a Buffer.
+   * Adds a job and waits for its handler's result. The result is what JSON makes of it; a Uint8Array arrives as a Buffer.
    *
-   * The server records the outcome together with the end of the job, and pushes it to this object. The outcome survives lost connections
-   * on both sides, and is deleted once this object has received it. Failed attempts are retried like those of any job; only the last one
-   * rejects. If this process dies, the job still runs, and its outcome expires after ten minutes. A call that times out or is aborted
-   * leaves its job in the queue.
+   * The server records the outcome when the job ends, and pushes it to this object. The outcome survives lost connections on both sides. It
+   * is deleted once this object has received it. Failed attempts are retried as usual; only the last failure rejects the call. If this
+   * process dies, the job still runs, and its outcome expires after ten minutes. A call that times out or is aborted leaves its job in the
+   * queue.
    *
    * @throws {JobFailedError} the job is a dead letter.
-   * @throws {JobResultError} the job is done, and the result of its handler cannot be sent.
-   * @throws {CallTimeoutError} no outcome within `waitMs`.
-   * @throws {JobOutcomeLostError} the job is gone, and so is its outcome.
-   * @throws {KitUnknownOutcomeError} the reply to the add was lost, and `waitMs` was over before that was settled. {@link add} with its
-   *   `op` adds the job only if this call did not; another call may add a second one.
-   * @throws {KitClosedError} this object was closed meanwhile.
+   * @throws {JobResultError} the job is done, but its result cannot be sent.
+   * @throws {CallTimeoutError} there was no outcome within `waitMs`.
+   * @throws {JobOutcomeLostError} neither the job nor its outcome exists.
+   * @throws {KitUnknownOutcomeError} the reply to the add was lost, and `waitMs` ended before the outcome of the add was known. Pass its
+   *   `op` to {@link add}: it adds the job only if this call did not. Another `call()` can add a second job.
+   * @throws {KitClosedError} this object was closed during the call.
    * @throws the other errors of {@link add}.
    *
    * @example
@@ -199,11 +199,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Adds many jobs in order, all or none of them, and resolves with their ids. Beyond 1 MiB (a job counts as at least 1 KiB) or
-   * `maxPending` jobs they travel in several calls. If a call fails, the jobs of the earlier calls stay, and no further call is made.
+   * Adds many jobs in order, all or none, and resolves with their ids. More than 1 MiB (a job counts as at least 1 KiB) or `maxPending`
+   * jobs travel in several calls. If a call fails, the jobs of earlier calls stay, and no further call is made.
    *
-   * @throws every error of {@link add}. A KitUnknownOutcomeError has no `op`: it is retryable if each job has `unique` with `ttlMs`. It also
-   *   comes, with the failure as its `cause`, when some of the calls added their jobs.
+   * @throws every error of {@link add}. A KitUnknownOutcomeError has no `op`, and is retryable if each job has `unique` with `ttlMs`. It is
+   *   also the error when only some calls added their jobs; its `cause` is then the failure.
    *
    * @example
    * await queue.addAll([{ name: "resize", data: { url } }, { name: "resize", data: { url: other }, priority: -1 }]);
@@ -226,11 +226,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Starts a worker, which has two connections of its own: one for commands, one on which it waits. It works until `close()`.
+   * Starts a worker, which works until `close()`. It opens two connections: one for commands, one on which it waits.
    *
-   * Jobs of a name without a handler become dead letters.
+   * If the worker has no handler for a job's name, it passes the job on, see JobRefusedError.
    *
-   * @throws {TypeError | RangeError} a handler or an option is not what it should be.
+   * @throws {TypeError | RangeError} a handler or an option is invalid.
    *
    * @example
    * const worker = queue.work({ email: async ({ data, signal }) => send(data.to, signal) }, { concurrency: 20 });
@@ -252,11 +252,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Reads dead letters, the youngest first. `before` is the last letter of the page before, so a page does not shift when letters are
-   * moved, deleted or added. With `job` it reads only letters of jobs of this name; the server then looks through all, 50 per call.
+   * Reads dead letters, newest first. Pass the last letter of the previous page as `before`. Pages don't shift when letters are moved,
+   * deleted or added. With `job` it reads only letters of jobs with this name; the server then scans all letters, 50 per call.
    *
    * @throws {KitUnavailableError} no server answered in time.
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {TypeError | RangeError} an option is invalid.
    *
    * @example
    * const older = await queue.deadLetters({ before: page.at(-1), job: "email", count: 50 });
@@ -267,12 +267,12 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Moves dead letters to the end of the queue, with all their attempts and no crashes: the letters with these ids, or all that are
-   * dead now. Resolves with their number. An id that is not of a dead letter is ignored. With `spreadMs` each becomes ready at a random
-   * instant within this time, which spares the service that they failed at.
+   * Moves dead letters to the end of the queue: the letters with these ids, or all current ones. The jobs have all their attempts again,
+   * and no crashes. Resolves with the number of moved letters. Ids without a dead letter are ignored. With `spreadMs` each job becomes
+   * ready at a random time within this period, which spares the service that the jobs failed at.
    *
-   * @throws {TypeError | RangeError} `ids` is not an array of ids, or an option is not what it should be.
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. The call can be repeated safely.
+   * @throws {TypeError | RangeError} `ids` is not an array of ids, or an option is invalid.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
    */
   async redrive(ids?: readonly string[], options: RedriveOptions = {}): Promise<number> {
     const { spreadMs: spread } = resolve("options", options, redriveRules);
@@ -280,31 +280,31 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Deletes the dead letters with these ids. Resolves with their number. An id that is not of a dead letter is ignored.
+   * Deletes the dead letters with these ids. Resolves with the number of deleted letters. Ids without a dead letter are ignored.
    *
-   * @throws {TypeError | RangeError} `ids` is not an array of ids; nothing was deleted.
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. The call can be repeated safely.
+   * @throws {TypeError | RangeError} `ids` is not an array of ids. Nothing was deleted.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
    */
   async dropDeadLetters(ids: readonly string[]): Promise<number> {
     return await this.#eachLetter("drop", idsOption(ids));
   }
 
   /**
-   * Closes this object. Waiting adds are sent and its workers close, each within `timeoutMs`. After that handlers are aborted, and have
-   * their worker's `abortGraceMs`. The client stays open. Idempotent: the options of the first call hold.
+   * Closes this object: sends waiting adds and closes its workers, each within `timeoutMs`. After that it aborts the handlers, which have
+   * their worker's `abortGraceMs` to finish. The client stays open. Idempotent: the options of the first call apply.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   * @throws {TypeError | RangeError} an option is invalid. Nothing else throws.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#life.close(options, (deadline) => this.#close(deadline, options));
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
 
-  /** Its callers are asynchronous: what it throws becomes a rejection. */
+  /** Callers are asynchronous: an error thrown here becomes a rejection. */
   #add(name: string, data: unknown, resolved: ResolvedAdd, isOnce = false): Promise<Added> {
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     const send = (): Promise<Added> => {
@@ -316,7 +316,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     return fits ? fits.then(send) : send();
   }
 
-  /** Checks the data in the form in which its worker reads it. */
+  /** Checks the data in the form that its worker reads. */
   #fits(name: string, payload: Payload): Promise<void> | undefined {
     const schema = this.#settings.schemas.get(name);
     return schema && assertFits(schema, name, readPayload(payload));
@@ -374,25 +374,25 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     return this.#life.call(operation, () => ({ queue: this.name, ...facts }), run);
   }
 
-  /** A call whose result contains data of jobs, which traces do not show. */
+  /** A call whose result contains data of jobs. Traces don't show it. */
   #privateCall<T>(operation: string, facts: object, run: () => Promise<T>): Promise<T> {
     return this.#life.privateCall(operation, () => ({ queue: this.name, ...facts }), run);
   }
 }
 
-/** A queue with schemas: its handlers get the output of the schemas, which is the data as it was declared. */
+/** Creates a queue with schemas. Its handlers receive the output of the schemas, which is the data as you declared it. */
 export function createQueue<Jobs extends JobTypes<Jobs>>(
   redis: RedisLike,
   name: string,
   options: Omit<QueueOptions, "schemas"> & { readonly schemas: JobSchemas<NoInfer<Jobs>> },
 ): Queue<Jobs, Jobs>;
 /**
- * Makes a queue object. Any number of processes may add to and work on the queue of this name.
+ * Creates a queue object. Any number of processes can add to the queue of this name and work on it.
  *
- * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, never blocked.
- * Each worker opens two connections of its own; `close()` ends them.
+ * `redis` is a client from `connect()` of `@kit/core`, from ioredis, or from `fromNodeRedis()`. The queue never closes or blocks this
+ * client. Each worker opens two connections, and closes them in its `close()`.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.
  *
  * @example

@@ -9,24 +9,27 @@ import {
   type RulesOf,
 } from "@kit/core/toolkit";
 
-/** How long a failed job waits for its next attempt: `firstMs` after the first failure, `factor` times longer after each further one. */
+/**
+ * How long a failed job waits before its next attempt: `firstMs` after the first failure, then `factor` times longer after each further
+ * failure.
+ */
 export interface Backoff {
   /** The wait after the first failure, in milliseconds. */
   readonly firstMs: number;
   /**
-   * How much longer each further wait is, 1 to 1,000. With 1 every wait is the same.
+   * How many times longer each further wait is, 1 to 1,000. With 1 all waits are the same.
    *
    * @default 2
    */
   readonly factor?: number | undefined;
   /**
-   * The longest wait, in milliseconds.
+   * The maximum wait, in milliseconds.
    *
    * @default 3600000
    */
   readonly maxMs?: number | undefined;
   /**
-   * The largest random cut of a wait, as a fraction of it: 0 is none, 1 may cut all of it. It spreads jobs that failed together.
+   * The largest random cut of a wait, as a fraction: 0 is none, 1 can cut all of it. Jitter spreads jobs that failed together.
    *
    * @default 0.5
    */
@@ -39,9 +42,9 @@ export interface RetryPolicy {
 }
 
 /**
- * Milliseconds. Fractions, which a computed wait may have, are rounded up.
+ * Milliseconds. Fractions, for example of a computed wait, are rounded up.
  *
- * @throws {TypeError | RangeError} it is not a number, or out of range.
+ * @throws {TypeError | RangeError} `ms` is not a number, or out of range.
  */
 export const msOption = (name: string, ms: unknown, min: number, max?: number): number =>
   integerOption(name, typeof ms === "number" ? Math.ceil(ms) : ms, min, max);
@@ -73,23 +76,23 @@ export const backoffRules = {
 
 export type ResolvedBackoff = Resolved<typeof backoffRules>;
 
-/** The back-off of jobs that were added without one. */
+/** The backoff of jobs that were added without one. */
 const usual: ResolvedBackoff = defaultsOf(backoffRules, { firstMs: 1_000 });
 
-/** The longest wait of a job: about ten thousand years. */
+/** The maximum wait of a job: about ten thousand years. */
 export const longestWaitMs = 3e14;
 
 /**
- * Checks the wait that a caller's function gave, and returns it in whole milliseconds.
+ * Checks the wait that a caller's function returned, and returns it in whole milliseconds.
  *
- * @throws {RangeError} it is neither -1 nor a number from 0.
+ * @throws {RangeError} `waitMs` is neither -1 nor a number from 0.
  */
 export const checkedWait = (waitMs: unknown): number => {
   if (typeof waitMs === "number" && (waitMs >= 0 || waitMs === -1)) return Math.min(Math.ceil(waitMs), longestWaitMs);
   throw new RangeError("Expected `backoff` to return milliseconds, or -1");
 };
 
-/** The wait after an attempt that failed, counted from 1. */
+/** The wait after a failed attempt. Attempts count from 1. */
 export const waitAfter = (attempt: number, { firstMs, factor, maxMs, jitter }: ResolvedBackoff = usual): number => {
   // The exponent stops at 30, long before the product becomes infinite.
   const full = Math.min(maxMs, firstMs * factor ** Math.min(attempt - 1, 30));

@@ -10,15 +10,15 @@ export const randomText = (length: number): string =>
 /** A count of fixed width in base 36, so that the texts sort like the numbers. */
 export const counted = (count: number, width: number): string => count.toString(36).padStart(width, "0");
 
-/** Ids of one producer: at most four digits of base 36, so that each id has 14 characters. */
+/** Ids per producer: at most four digits in base 36, so that each id has 14 characters. */
 const idsPerProducer = 36 ** 4;
 
 const madeId = /^[0-9A-Za-z]{9}\.[0-9a-z]{4}$/;
 
 /**
- * Checks the text of an id or key of a caller.
+ * Checks the text of a caller's id or key.
  *
- * @throws {TypeError | RangeError} it is not what it should be.
+ * @throws {TypeError | RangeError} the text is invalid.
  */
 export const idText = (name: string, id: string): string => {
   if (/[\p{Cc}\p{Surrogate}]/u.test(textOption(name, id, 128)))
@@ -26,13 +26,14 @@ export const idText = (name: string, id: string): string => {
   return id;
 };
 
-/** Whether a producer made the id; such ids are never reused. A caller's own id must not look like one. */
+/** Whether a producer generated the id. Generated ids are never reused. A caller's id must not look like one. */
 export const isMade = (id: string): boolean => madeId.test(id);
 
 /**
- * Checks an id that a caller gives a job: every door that stores one calls this. One that begins with `!` would read as an entry.
+ * Checks the id that a caller gives a job. Every function that stores such an id calls this. An id that starts with `!` would read as an
+ * entry.
  *
- * @throws {TypeError | RangeError} it is not what it should be.
+ * @throws {TypeError | RangeError} the id is invalid.
  */
 export const ownId = (name: string, id: string): string => {
   if (isMade(idText(name, id)) || id.startsWith("!"))
@@ -41,18 +42,18 @@ export const ownId = (name: string, id: string): string => {
 };
 
 /**
- * Makes the ids of jobs, and numbers the calls that add them. A producer's name has nine random characters, 53 bits: among a million
- * producers two have the same name with a probability of 1 in 18,000.
+ * Generates job ids, and numbers the calls that add jobs. A producer's name has nine random characters, or 53 bits. Among a million
+ * producers the probability that two have the same name is 1 in 18,000.
  */
 export class IdSource {
   producer: string = randomText(9);
-  /** Whether the last call was the first of this producer, or the first in an hour. */
+  /** Whether the last call was this producer's first call, or its first in an hour. */
   isNew = true;
   #shownAt = -Infinity;
   #made = 0;
   #sequence = 0;
 
-  /** Makes this many ids, all of one producer. */
+  /** Generates this many ids, all of one producer. */
   take(count: number): string[] {
     if (this.#made + count > idsPerProducer) this.retire();
     return Array.from({ length: count }, () => `${this.producer}.${counted(this.#made++, 4)}`);
@@ -66,7 +67,7 @@ export class IdSource {
     return this.#sequence;
   }
 
-  /** Continues under a new name, since the outcome of the last call is unknown. */
+  /** Continues under a new name, because the outcome of the last call is unknown. */
   retire(): void {
     this.producer = randomText(9);
     this.#made = 0;

@@ -1,7 +1,7 @@
 /**
  * The name of a job as headers store it, all ASCII.
  *
- * @throws {RangeError} it is not a name of a job.
+ * @throws {RangeError} `name` is not a valid job name.
  */
 export const encodedName = (name: string): string => {
   if (typeof name !== "string" || name === "" || name.length > 128 || /\p{Surrogate}/u.test(name))

@@ -4,7 +4,7 @@ import type { Expiry } from "./expiry.js";
 import { encodedName } from "./names.js";
 import type { JobPolicy } from "../options.js";
 
-/** The options of a job, as its stored header has them. */
+/** The options of a job, from its stored header. */
 export interface JobHeader {
   readonly name: string;
   readonly maxAttempts: number;
@@ -15,7 +15,7 @@ export interface JobHeader {
   readonly isBytes: boolean;
   /** The caller that waits for the outcome, as `inbox.caller`. */
   readonly replyTo: string | undefined;
-  /** The key of a job that is unique, and whether another may wait for its end. */
+  /** The key of a unique job, and whether another job can wait for this one to end. */
   readonly uniqueKey: string | undefined;
   readonly keepsLast: boolean;
   /** The words of its key, and of its successor. */
@@ -71,7 +71,7 @@ const parseHead = (head: string): JobHeader => {
   };
 };
 
-/** Jobs of one kind share a header. The cache is bounded, since names may come from user input. */
+/** Jobs of one kind share a header. The cache is bounded, because names can come from user input. */
 const heads = new Map<string, JobHeader>();
 const mostHeads = 1_000;
 
@@ -88,10 +88,10 @@ const headerOf = (head: string): JobHeader => {
 export type Payload = string | Buffer;
 
 /**
- * Encodes data as JSON; a Uint8Array stays as it is. As with JSON.stringify, a Date becomes its ISO text, and undefined in an object is
- * dropped. Undefined itself is kept.
+ * Encodes data as JSON. A Uint8Array stays unchanged. As with JSON.stringify, a Date becomes its ISO text, and undefined in an object is
+ * dropped. Undefined as the whole data is kept.
  *
- * @throws {JobPayloadError} JSON cannot hold it (a bigint, a cycle), or it is larger than `maxBytes`.
+ * @throws {JobPayloadError} JSON cannot hold the data (a bigint, a cycle), or the data is larger than `maxBytes`.
  */
 export const encodePayload = (
   name: string,
@@ -118,7 +118,7 @@ const toJson = (name: string, data: unknown, what: "data" | "result"): string =>
   }
 };
 
-/** The data as its worker reads it. */
+/** The data in the form that its worker reads. */
 export const readPayload = (payload: Payload): unknown =>
   typeof payload !== "string" ? payload : payload === "" ? undefined : (JSON.parse(payload) as unknown);
 
@@ -134,11 +134,11 @@ export interface StoredJob {
   readonly header: JobHeader;
   /** The span that added it. */
   readonly traceparent: string | undefined;
-  /** Where the payload begins. */
+  /** Where the payload starts. */
   readonly start: number;
 }
 
-/** @throws {Error} this package did not store it. */
+/** @throws {Error} this package did not store the job. */
 export const parseBlob = (blob: Buffer): StoredJob => {
   const end = blob.indexOf(10);
   const line = blob.toString("latin1", 0, end);
@@ -155,7 +155,7 @@ export const parseBlob = (blob: Buffer): StoredJob => {
   };
 };
 
-/** @throws {SyntaxError} it is not JSON. */
+/** @throws {SyntaxError} the payload is not JSON. */
 export const decodePayload = (blob: Buffer, { header, start }: StoredJob): unknown => {
   if (header.isBytes) return blob.subarray(start);
   return blob.length === start ? undefined : JSON.parse(blob.toString("utf8", start));

@@ -1,6 +1,6 @@
 import { integer, type Rule } from "@kit/core/toolkit";
 
-/** Beyond it the scores of two priorities would overlap. */
+/** The limit of priorities. Beyond it the scores of two priorities would overlap. */
 const maxPriority = 2 ** 20 - 1;
 
 /** The priority of a job: lower runs first. */

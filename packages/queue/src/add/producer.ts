@@ -12,27 +12,27 @@ import { maxAdded } from "../scripts/index.js";
 export interface NewJob {
   readonly head: string;
   readonly payload: Payload;
-  /** The words behind its id in `plan` of `add.lua`. */
+  /** The words after its id in `plan` of `add.lua`. */
   readonly words: string;
-  /** The caller's id, or the id of an earlier call whose outcome is unknown. If undefined, an id is made when the job is sent. */
+  /** The caller's id, or the id of an earlier call whose outcome is unknown. If undefined, an id is generated when the job is sent. */
   id: string | undefined;
   /** The `op` of an earlier add whose outcome is unknown. */
   readonly op: string | undefined;
   /** The call that carries it: the producer and the call's number. */
   call?: string;
-  /** The job of an `addOnce`, or with a key: the server says whether it was added. */
+  /** The job of an `addOnce`, or with a key: the server reports whether it was added. */
   readonly isOnce?: boolean;
-  /** The outcome of an earlier call is unknown: if this one fails, the job may still have been added. */
+  /** The outcome of an earlier call is unknown. If this call fails, the job may still have been added. */
   readonly isRepeat: boolean;
-  /** However often its caller makes the same call, one job is added: by `op`, or by a key that stays taken. */
+  /** Repeated calls add only one job, because of `op` or a key that stays taken. */
   readonly isRepeatable: boolean;
-  /** Its add has rejected, since the job was not sent. */
+  /** The add was rejected, because the job was not sent. */
   isGivenUp?: boolean;
 }
 
-/** The most that one call carries, in bytes. */
+/** The maximum size of one call, in bytes. */
 const maxBytes = 1_024 * 1_024;
-/** About what the header, the plan and the protocol add to a payload, in bytes. */
+/** About how many bytes the header, the plan and the protocol add to a payload. */
 const overheadBytes = 100;
 
 /** The outcome of an add: the id, or whether the job was added. */
@@ -59,8 +59,8 @@ export const parseOp = (op: string): { readonly word: string; readonly id: strin
 };
 
 /**
- * Adds jobs. Jobs that arrive while a call is under way travel together in the next one. There is one call at a time, so its sequence
- * number identifies a repeat.
+ * Adds jobs. Jobs that arrive while a call is in progress share the next call. Only one call runs at a time, so its sequence number
+ * identifies a repeat.
  */
 export class Producer {
   readonly #commands: QueueCommands;
@@ -68,7 +68,7 @@ export class Producer {
   readonly #batcher: Batcher<Item, Added | readonly Added[]>;
   readonly #maxPending: number;
   readonly #full: () => QueueFullError;
-  /** How many jobs of groups wait or are under way. */
+  /** How many jobs of groups are waiting or in progress. */
   #grouped = 0;
   #mustRetire = false;
   #stampedAt = -1;
@@ -92,12 +92,12 @@ export class Producer {
     });
   }
 
-  /** Resolves once the server has the job: with its id, or with the answer of the server if it is wanted. */
+  /** Resolves once the server has the job: with its id, or with the server's answer if it is wanted. */
   add(job: NewJob, signal?: AbortSignal): Promise<Added> {
     return this.#batcher.add(job, signal) as Promise<Added>;
   }
 
-  /** Adds jobs in groups, one after the other, so that each group has the whole deadline. Resolves with the ids in order. */
+  /** Adds jobs in groups, one group after the other, so that each group has the whole deadline. Resolves with the ids in order. */
   async addAll(jobs: readonly NewJob[]): Promise<string[]> {
     const groups: NewJob[][] = [];
     let size = Infinity;
@@ -140,7 +140,7 @@ export class Producer {
   async #send(items: readonly Item[], deadline: Deadline): Promise<readonly (Added | readonly Added[] | Error)[]> {
     const refusal = this.#commands.isChecked ? undefined : await this.#refusal(deadline);
     if (refusal) return items.map((item) => this.#unsent(item, refusal));
-    // Some adds have rejected meanwhile, and are not sent: no call carries their jobs.
+    // Some adds have rejected in the meantime. Their jobs are not sent.
     const wanted = items.flatMap(jobsOf).filter(({ isGivenUp }) => isGivenUp !== true);
     const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
     let next = 0;
@@ -209,7 +209,7 @@ export class Producer {
     return unknownOutcome(item, undefined, reason);
   }
 
-  /** The queue could not be opened. A repeat keeps its `op`: an earlier call may have added the job. */
+  /** The queue could not be opened. A repeat keeps its `op`, because an earlier call may have added the job. */
   #unsent(item: Item, refusal: Error): Error {
     if (jobsOf(item)[0]!.isRepeat) return unknownOutcome(item, refusal);
     return isUnknown(refusal) ? this.#notAdded("", refusal) : refusal;
@@ -219,7 +219,7 @@ export class Producer {
     return noAnswer(this.#commands.context.client, "the job was not added", reason, cause);
   }
 
-  /** The server's time as we estimate it by its replies. For `addedAt`, and for the order of producers. */
+  /** The server's time, estimated from its replies. Used for `addedAt` and for the order of producers. */
   #now(): number {
     return Math.round(wallMs() + this.#commands.offsetMs);
   }
@@ -234,7 +234,10 @@ export class Producer {
   }
 }
 
-/** The jobs of a group have no `op`: it would settle one of them. Nor has a job whose answer is no longer stored: `item` is empty. */
+/**
+ * The jobs of a group have no `op`, because it would settle only one of them. A job whose answer is no longer stored has none either:
+ * `item` is empty.
+ */
 const unknownOutcome = (item: Item, cause?: unknown, reason = ""): KitUnknownOutcomeError =>
   new KitUnknownOutcomeError(
     // Whose replicas have not confirmed it, or whose reply is lost.

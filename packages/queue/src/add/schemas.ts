@@ -5,7 +5,7 @@ import { JobPayloadError } from "../errors.js";
 export type Checked =
   { readonly isValid: true; readonly value: unknown } | { readonly isValid: false; readonly reason: string };
 
-/** Schemas by the names of jobs. */
+/** Schemas by job name. */
 export type SchemaMap = ReadonlyMap<string, StandardSchema>;
 
 type Verdict = Awaited<ReturnType<StandardSchema["~standard"]["validate"]>>;
@@ -13,7 +13,7 @@ type Verdict = Awaited<ReturnType<StandardSchema["~standard"]["validate"]>>;
 const mostPaths = 5;
 const longestReason = 400;
 
-/** Shows only the paths: messages of a schema may quote the data, and errors carry no payloads. */
+/** Shows only the paths. Messages of a schema can quote the data, and errors must not contain payloads. */
 const reasonOf = (issues: NonNullable<Verdict["issues"]>): string => {
   const paths = issues.map(({ path = [] }) =>
     path.map((step) => String(typeof step === "object" ? step.key : step)).join("."),
@@ -37,7 +37,7 @@ export const check = (schema: StandardSchema, value: unknown): Checked | Promise
 };
 
 /**
- * Resolves if data that is about to be added fits its schema; returns undefined if the check was synchronous.
+ * Resolves if data that is about to be added fits its schema. Returns undefined if the check was synchronous.
  *
  * @throws {JobPayloadError} the data does not fit, or the schema threw.
  */
@@ -59,7 +59,7 @@ export const assertFits = (schema: StandardSchema, name: string, value: unknown)
   return undefined;
 };
 
-/** @throws {TypeError} it is not an object of Standard Schemas. */
+/** @throws {TypeError} `schemas` is not an object of Standard Schemas. */
 export const schemaMap = (schemas: unknown): SchemaMap => {
   if (schemas === undefined) return new Map();
   if (typeof schemas !== "object" || schemas === null)

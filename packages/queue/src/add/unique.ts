@@ -3,30 +3,34 @@ import { milliseconds } from "./backoff.js";
 import { idText } from "./ids.js";
 
 /**
- * How many jobs of one key a queue has. A job has the key until it is done, dead, removed or expired, and while it waits for a next attempt
- * or runs again after a crash.
+ * Allows one job of a key in a queue. A job has the key until it is done, dead, removed or expired. It keeps the key while it waits for its
+ * next attempt, or runs again after a crash.
  */
 export interface Unique {
-  /** The key, 1 to 128 characters. Jobs of the same key stand for the same work. */
+  /** The key, 1 to 128 characters. Jobs of the same key represent the same work. */
   readonly key: string;
   /**
-   * The add that wins. `"keepFirst"`: while there is a job of the key, others are not added. `"keepLast"`: a job of the key that has not
-   * begun gets the data and the options of this add, and a delayed one also its due time; if the job of the key is active, this one is added
-   * and begins when that has ended. So a job with the latest data begins after the last add. Use one mode for a key: while a job that was
-   * added with `"keepFirst"` is active, neither mode adds another.
+   * Which add wins.
+   *
+   * - `"keepFirst"`: while a job has the key, other jobs of the key are not added.
+   * - `"keepLast"`: if the job of the key has not started, it gets the data and the options of this add. A delayed job also gets the add's
+   *   due time. If the job of the key is active, this add creates a second job, which starts after the active one has ended. So a job with
+   *   the latest data always starts after the last add.
+   *
+   * Use one mode per key: while a job that was added with `"keepFirst"` is active, neither mode adds another.
    *
    * @default "keepFirst"
    */
   readonly mode?: "keepFirst" | "keepLast" | undefined;
   /**
-   * How long the key also stays taken after its job was added, even if the job is done or removed before; a dead letter frees it. In
+   * How long the key stays taken after its job was added, even if the job is done or removed earlier. A dead letter frees the key. In
    * milliseconds, only with `"keepFirst"`.
    *
    * @default none
    */
   readonly ttlMs?: number | undefined;
   /**
-   * Adds that are refused begin `ttlMs` anew.
+   * An add that adds no job restarts `ttlMs`.
    *
    * @default false
    */
@@ -42,7 +46,7 @@ const uniqueRules = {
 
 export type ResolvedUnique = Resolved<typeof uniqueRules>;
 
-/** @throws {TypeError | RangeError} an option is not what it should be, or does not go with the mode. */
+/** @throws {TypeError | RangeError} an option is invalid, or can't be combined with the mode. */
 export const uniqueOption = (name: string, given: Unique): ResolvedUnique => {
   const unique = resolve(name, given, uniqueRules, undefined, `${name}.`);
   if (unique.ttlMs === undefined ? unique.extend : unique.mode === "keepLast")
@@ -56,6 +60,6 @@ export const uniqueOption = (name: string, given: Unique): ResolvedUnique => {
 export const uniqueWords = ({ key, mode, ttlMs, extend }: ResolvedUnique): string =>
   `\t?-\tk${key}${mode === "keepLast" ? "\tr" : ""}${ttlMs === undefined ? "" : `\tw${String(ttlMs)}`}${extend ? "\te" : ""}`;
 
-/** The word of a key in the header of its job. */
+/** The word of a key in its job's header. */
 export const keyWordOf = ({ key, mode }: ResolvedUnique): string =>
   `${mode === "keepLast" ? "k" : "u"}${encodeURIComponent(key)}`;

@@ -19,23 +19,23 @@ import {
   refusalOf,
 } from "./translate.js";
 
-/** The most jobs of a slice, and about the most bytes of their data. */
+/** The maximum number of jobs in a slice, and the approximate maximum size of their data in bytes. */
 const maxJobs = 100;
 const maxBytes = 1_024 * 1_024;
 
-/** A job or job scheduler that stays at BullMQ. */
+/** A job or job scheduler that stays in BullMQ. */
 export interface Refused {
   readonly id: string;
   readonly kind: "job" | "scheduler";
   readonly reason: string;
 }
 
-/** The outcome of an adoption, or what it would be. */
+/** What an adoption did, or would do. */
 export interface AdoptReport {
   readonly isDryRun: boolean;
   /** The BullMQ queue is paused. */
   readonly isPaused: boolean;
-  /** How many were moved, or would be. */
+  /** How many jobs and schedules were moved, or would be moved. */
   readonly moved: {
     readonly waiting: number;
     readonly prioritised: number;
@@ -44,14 +44,14 @@ export interface AdoptReport {
   };
   /** How many jobs the BullMQ queue has in states that an adoption does not move. */
   readonly left: { readonly active: number; readonly failed: number; readonly waitingChildren: number };
-  /** Ready and delayed jobs, and job schedulers, that stay at BullMQ. */
+  /** Ready and delayed jobs, and job schedulers, that stay in BullMQ. */
   readonly refused: readonly Refused[];
   /**
-   * The ids of jobs that may or may not have been added: an earlier call died in the middle of their slice, more than ten minutes ago. They
-   * are no longer at BullMQ. Each was added, unless the queue had a job of its id or key at that time.
+   * The ids of jobs that may not have been added, because an earlier call died in the middle of their slice more than ten minutes ago.
+   * These jobs are no longer in BullMQ. Each of them was added, unless the queue had a job of its id or key at that time.
    */
   readonly unsure: readonly string[];
-  /** How many of the moved jobs use a custom backoff strategy of your BullMQ worker: give `work()` a `backoff` function in its place. */
+  /** How many of the moved jobs use a custom backoff strategy of your BullMQ worker. Give `work()` a `backoff` function to replace it. */
   readonly ownStrategies: number;
 }
 
@@ -74,7 +74,7 @@ class Adoption {
   readonly #options: Pick<AdoptOptions, "timezone" | "signal"> & { readonly run: boolean };
   readonly #moved = { waiting: 0, prioritised: 0, delayed: 0, schedules: 0 };
   readonly #refused = new Map<string, Refused>();
-  /** The next jobs of the job schedulers that were moved, or would be. */
+  /** The next jobs of the job schedulers that were moved, or would be moved. */
   readonly #nexts = new Set<string>();
   readonly #unsure: string[] = [];
   #ownStrategies = 0;
@@ -117,7 +117,7 @@ class Adoption {
     return Object.values(this.#moved).reduce((sum, count) => sum + count, 0);
   }
 
-  /** Ends the slice that a call before this one, or beside it, holds. */
+  /** Completes the slice that an earlier or concurrent call holds. */
   async #goOn({ token, target, number, items }: BullLook): Promise<void> {
     if (items.length > 0 && target !== this.#head)
       throw new AdoptionError(
@@ -149,7 +149,7 @@ class Adoption {
     return { next: stored.next, ...(await adoptedSchedule(entry, stored, this.#options.timezone)) };
   }
 
-  /** Moves as many jobs of one list or sorted set as it has now, the next ones first. */
+  /** Moves the jobs that one list or sorted set has now, the next ones first. */
   async #adoptJobs(kind: (typeof jobKinds)[number]): Promise<void> {
     let wanted = (await this.#from.look())[kind];
     for (let start = 0; wanted > 0;) {
@@ -158,12 +158,12 @@ class Adoption {
       const chosen = await this.#movable(entries.filter(({ id }) => !this.#refused.has(`job ${id}`)));
       if (chosen.length > 0) await this.#move(kind, start, chosen);
       wanted -= Math.max(1, chosen.length);
-      // Refused jobs stay in front of the others.
+      // Refused jobs stay ahead of the others.
       if (chosen.length === 0 || !this.#options.run) start += entries.length;
     }
   }
 
-  /** Reads jobs, and refuses some of them. Of the others as many as a slice takes. */
+  /** Reads jobs, and refuses the ones that cannot move. Returns the others, up to the size of a slice. */
   async #movable(entries: readonly Entry[]): Promise<Entry[]> {
     if (entries.length === 0) return [];
     const jobs = await this.#from.jobs(
@@ -185,7 +185,7 @@ class Adoption {
     return chosen;
   }
 
-  /** Whether some of them were there. */
+  /** Returns whether BullMQ still had some of the entries. */
   async #move(kind: Kind, start: number, entries: readonly Entry[], next = ""): Promise<boolean> {
     this.#options.signal?.throwIfAborted();
     if (!this.#options.run) {
@@ -204,7 +204,10 @@ class Adoption {
     return true;
   }
 
-  /** Adds the jobs of the slice that is held, and then ends it. If the server refuses them for good, all go back. */
+  /**
+   * Adds the jobs of the slice that is held, then releases the slice. If the server refuses the jobs permanently, all of them return to
+   * BullMQ.
+   */
   async #finish(items: readonly Item[]): Promise<void> {
     const scheduler = items.find(({ kind }) => kind === "repeat");
     const { schedule, refusal: stays } = scheduler ? await this.#schedule(scheduler) : {};
@@ -256,8 +259,9 @@ class Adoption {
   }
 
   /**
-   * Returns a slice to BullMQ that was not added and, as things are, will not be. The first write of `add.lua` is the number of the slice, so without
-   * it nothing was written; a server that is full refuses that, too. If this fails, the slice waits for the next call.
+   * Returns a slice to BullMQ that was not added and that a retry would not add either. The first write of `add.lua` is the number of the
+   * slice: without the number, nothing was written. A full server refuses this write as well. If the return fails, the slice waits for the
+   * next call.
    */
   async #addFailed(
     error: unknown,
@@ -274,7 +278,7 @@ class Adoption {
     throw error;
   }
 
-  /** A slice that was added before is not added again: its number is recorded together with its jobs. */
+  /** A slice is added only once, because its number is recorded together with its jobs. */
   async #add(jobs: readonly AdoptedJob[]): Promise<AddReply> {
     if (jobs.length === 0) return { now: 0, answers: [] };
     const { keys, context } = this.#to;
@@ -301,22 +305,23 @@ const read = async (
   await context.executor.run(command, [keys[key], field], reading(`Reading the key ${key}`, Deadline.in(2_000)));
 
 /**
- * Moves a BullMQ queue (version 5 or 6) into a queue: ready and delayed jobs, and job schedulers as schedules. Its workers and producers can go on
- * meanwhile, but workers before version 5.35 would go on with its job schedulers, too. Active and failed jobs stay where they are, and so do flows. Without `run` it changes nothing, and reports what it would do.
+ * Moves a BullMQ queue (version 5 or 6) into a queue: ready and delayed jobs, and job schedulers as schedules. BullMQ's workers and
+ * producers can keep running. Stop workers before version 5.35 first, because they can add jobs of job schedulers that have moved.
+ * Active and failed jobs and flows stay in BullMQ. Without `run` it changes nothing, and reports what it would do.
  *
- * Jobs move in slices of at most 100 jobs and about 1 MiB, each in three steps: out of BullMQ's lists, into the queue, and out of BullMQ. Each job runs
- * once, here or there, or the report names it, also if the process dies: the slice that it held waits until the next call, which ends
- * it first. So call it again after a failure. If the server refuses to add a slice (a missing permission, its memory limit, a foreign key), the
- * jobs are back in their places at BullMQ when the call rejects. It goes on until a round over all lists has moved fewer than 100 jobs, and leaves
- * the few that were added meanwhile to another call.
+ * Jobs move in slices of up to 100 jobs and about 1 MiB. Each slice moves in three steps: out of BullMQ's lists, into the queue, and out of
+ * BullMQ. Each job runs once, in BullMQ or here, or the report names it. This also holds if the process dies: the next call first completes
+ * the slice that was in progress. So call it again after a failure. If the server refuses to add a slice (a missing permission, its memory
+ * limit, a foreign key), the jobs are back in their places in BullMQ when the call rejects. The call continues until one round over all
+ * lists has moved fewer than 100 jobs. Another call moves the few jobs that were added in the meantime.
  *
- * A job keeps its id, its data as it is stored, its order, priority, due time and the attempts that are left; its progress and log
- * lines are gone. For the counterparts of all options see the guide.
+ * A job keeps its id, stored data, order, priority, due time and remaining attempts. It loses its progress and log lines. The guide lists
+ * the counterparts of all options.
  *
- * @throws {AdoptionError} the BullMQ queue is paused and the queue is not; or another queue is adopting it. Nothing was changed.
- * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again goes on.
- * @throws {QueueEvictionError} the server may evict jobs.
- * @throws {TypeError | RangeError} an argument is not what it should be.
+ * @throws {AdoptionError} the BullMQ queue is paused and the queue is not, or another queue is adopting it. Nothing was changed.
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. Call it again to continue.
+ * @throws {QueueEvictionError} the server can evict jobs.
+ * @throws {TypeError | RangeError} an argument is invalid.
  *
  * @example
  * const report = await adoptBullQueue(redis, { from: "mail" }, { queue: "mail" }, { run: true });

@@ -6,12 +6,12 @@ export interface BullAddress {
   /** The name of the BullMQ queue. */
   readonly from: string;
   /**
-   * The beginning of BullMQ's keys.
+   * The prefix of BullMQ's keys.
    *
    * @default "bull"
    */
   readonly bullPrefix?: string | undefined;
-  /** A client of the server that has it, if that is another one. */
+  /** A client of BullMQ's server, if that is a different server. */
   readonly redis?: RedisLike | undefined;
 }
 
@@ -21,21 +21,21 @@ export const bullRules = {
   redis: custom((_name, redis: RedisLike) => redis),
 } satisfies RulesOf<BullAddress>;
 
-/** How a BullMQ queue is adopted. */
+/** Options of `adoptBullQueue()`. */
 export interface AdoptOptions {
   /**
-   * Moves jobs and job schedulers. Without it nothing is changed, and the report says what would be moved.
+   * Moves jobs and job schedulers. If false, nothing changes, and the report shows what would move.
    *
    * @default false
    */
   readonly run?: boolean | undefined;
   /**
-   * The time zone for job schedulers whose pattern has no `tz`, by its IANA name: the one in which your BullMQ processes run.
+   * The time zone of job schedulers whose pattern has no `tz`, as an IANA name. Pass the zone in which your BullMQ processes run.
    *
    * @default none: these job schedulers stay at BullMQ
    */
   readonly timezone?: string | undefined;
-  /** Ends the adoption between two slices. The call rejects with `signal.reason`, and another one goes on. */
+  /** Stops the adoption between two slices. The call rejects with `signal.reason`. Call again to continue. */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -17,7 +17,7 @@ import {
   release,
 } from "./scripts/index.js";
 
-/** The parts of a job besides its hash. */
+/** The keys of a job in addition to its hash. */
 const jobParts = ["dependencies", "processed", "failed", "unsuccessful"];
 
 /** A job as BullMQ has stored it, with the holder of its deduplication key. */
@@ -26,7 +26,7 @@ export interface StoredBullJob extends BullJob {
   readonly holder: Holder | undefined;
 }
 
-/** A job scheduler as BullMQ has stored it, with the id of its next job; empty: it has none. */
+/** A job scheduler as BullMQ has stored it, with the id of its next job. Empty if it has none. */
 export interface StoredScheduler extends BullScheduler {
   readonly next: string;
 }
@@ -34,8 +34,8 @@ export interface StoredScheduler extends BullScheduler {
 const md5 = (text: string): string => createHash("md5").update(text).digest("hex");
 
 /**
- * The ids that the next job of a job scheduler may have. Before version 5.10 the id of a repeatable job was `name:jobId:endDate:tz:pattern`,
- * and the ids of its jobs have a hash of it; since version 5.35 one without the `jobId`.
+ * The ids that the next job of a job scheduler can have. Before version 5.10 the id of a repeatable job was
+ * `name:jobId:endDate:tz:pattern`, and the ids of its jobs contain a hash of it. Since version 5.35 the hash is of an id without `jobId`.
  */
 const nextIds = ({ id, score }: Entry): string[] => {
   const [name = "", jobId = "", ...rest] = id.split(":");
@@ -57,7 +57,7 @@ export class BullQueue {
       ...{ wait: key("wait"), paused: key("paused"), prioritized: key("prioritized"), delayed: key("delayed") },
       ...{ active: key("active"), failed: key("failed"), waitingChildren: key("waiting-children") },
       ...{ repeats: key("repeat"), meta: key("meta") },
-      // BullMQ takes keys that begin with one of its own words for its own.
+      // BullMQ treats keys that start with one of its own words as its own keys.
       state: key("meta:kit-adopting"),
     };
   }
@@ -71,7 +71,7 @@ export class BullQueue {
     return page.run(this.#context, { listed: this.#listed(kind) }, { kind: isList ? "list" : "zset", start, count });
   }
 
-  /** Reads jobs; undefined for those that BullMQ has no data of. `isWhole`: with their data. */
+  /** Reads jobs. The result has undefined for each job of which BullMQ has no data. `isWhole`: reads their data as well. */
   async jobs(ids: readonly string[], isWhole: boolean): Promise<readonly (StoredBullJob | undefined)[]> {
     const parts = ids.flatMap((id) => [this.#base + id, ...jobParts.map((part) => `${this.#base}${id}:${part}`)]);
     const found = await bullJobs.run(
@@ -93,7 +93,7 @@ export class BullQueue {
     return { ...stored, next: ids[stored.place - 1] ?? "" };
   }
 
-  /** Takes what is still there of the wanted entries out of the queue. */
+  /** Takes the wanted entries that still exist out of the queue. */
   hold(
     slice: { readonly token: string; readonly target: string; readonly number: number },
     kind: Kind,
@@ -107,7 +107,7 @@ export class BullQueue {
     return hold.run(this.#context, keys, { ...slice, kind, start, next, wanted });
   }
 
-  /** Ends a slice: deletes its jobs and job schedulers, apart from those that go back. */
+  /** Ends a slice: deletes its jobs and job schedulers, except those that go back. */
   release(
     { token, number }: { readonly token: string; readonly number: number },
     items: readonly Item[],

@@ -10,22 +10,22 @@ import { wantedOf } from "../schedules/wanted.js";
 import type { Item } from "./scripts/index.js";
 import type { StoredBullJob, StoredScheduler } from "./source.js";
 
-/** A job in the form in which `add.lua` stores it. */
+/** A job in the form that `add.lua` stores. */
 export interface AdoptedJob {
   readonly id: string;
-  /** The words behind its id in the plan. */
+  /** The words after its id in the plan. */
   readonly words: string;
   readonly blob: Payload;
 }
 
-/** The options of a job that have a counterpart. BullMQ checks none of them when it reads them, so anything may be there. */
+/** The options of a job that have a counterpart. BullMQ does not check them when it reads them, so they can hold anything. */
 interface BullOptions {
   readonly attempts?: unknown;
   readonly backoff?: unknown;
   readonly priority?: unknown;
   readonly timestamp?: unknown;
   readonly delay?: unknown;
-  /** Of a job of a job scheduler: the options of that one. */
+  /** In a job of a job scheduler: the options of the scheduler. */
   readonly repeat?: Readonly<Record<string, string | number | undefined>>;
   readonly de?: { readonly keepLastIfActive?: unknown; readonly replace?: unknown };
 }
@@ -41,7 +41,7 @@ const optionsOf = (text: string): BullOptions => {
   return typeof options === "object" && options !== null ? options : {};
 };
 
-/** The back-off of BullMQ's own two kinds, as it is after so many attempts; undefined for a strategy of the user. */
+/** The backoff for BullMQ's two built-in kinds, as it is after this many attempts. Undefined for a custom strategy. */
 const backoffOf = (backoff: unknown, attempts: number): ResolvedBackoff | undefined => {
   const given: { readonly type?: unknown; readonly delay?: unknown; readonly jitter?: unknown } =
     typeof backoff === "object" && backoff !== null ? backoff : { type: "fixed", delay: backoff };
@@ -52,7 +52,7 @@ const backoffOf = (backoff: unknown, attempts: number): ResolvedBackoff | undefi
   return { firstMs: Math.min(longestWaitMs, delay * 2 ** attempts), factor: 2, maxMs: longestWaitMs, jitter };
 };
 
-/** The attempts that are left, and the waits before them. */
+/** The remaining attempts, and the waits before them. */
 const retriesOf = (
   { attempts = 1, backoff }: BullOptions,
   made: number,
@@ -61,10 +61,10 @@ const retriesOf = (
   return { maxAttempts: left, backoff: left === 1 ? undefined : backoffOf(backoff, made) };
 };
 
-/** BullMQ runs jobs without a priority first, then 1, 2 and so on; so does a queue with these numbers, up to its largest one. */
+/** BullMQ runs jobs without a priority first, then 1, 2 and so on. A queue does the same with these numbers, up to its largest one. */
 const priorityOf = (value: unknown): number => number(value, 0, maxPriority);
 
-/** The key of a job that has its deduplication key at BullMQ. */
+/** The key of a job that has its deduplication key in BullMQ. */
 const uniqueOf = ({ id, deduplication, holder }: StoredBullJob, { de }: BullOptions): ResolvedUnique | undefined => {
   if (holder?.id !== id) return undefined;
   const keepsLast = de?.keepLastIfActive === true || de?.replace === true;
@@ -72,7 +72,7 @@ const uniqueOf = ({ id, deduplication, holder }: StoredBullJob, { de }: BullOpti
   return { key: deduplication, mode: keepsLast ? "keepLast" : "keepFirst", ttlMs, extend: false };
 };
 
-/** The reason why a job stays at BullMQ; undefined if it can move. `isFollowing`: its job scheduler would be moved. */
+/** The reason why a job stays in BullMQ. Undefined if it can move. `isFollowing`: its job scheduler would be moved. */
 export const refusalOf = (id: string, job: StoredBullJob | undefined, isFollowing?: boolean): string | undefined => {
   if (!job) return "BullMQ has no data of it";
   if (job.isParent) return "it has children: flows are not there";
@@ -92,13 +92,13 @@ export const refusalOf = (id: string, job: StoredBullJob | undefined, isFollowin
   return undefined;
 };
 
-/** Whether a job waits between its attempts as a function of its BullMQ worker says. */
+/** Whether a job uses a custom backoff strategy of its BullMQ worker. */
 export const hasOwnStrategy = ({ opts, attempts }: StoredBullJob): boolean => {
   const { maxAttempts: left, backoff } = retriesOf(optionsOf(opts), number(attempts, 0, maxAttempts));
   return left > 1 && backoff === undefined;
 };
 
-/** The job of a queue for one of BullMQ that {@link refusalOf} lets move. */
+/** Converts a BullMQ job that {@link refusalOf} lets move. */
 export const adoptedJob = ({ kind, score, id }: Item, job: StoredBullJob): AdoptedJob => {
   const options = optionsOf(job.opts);
   const policy = {
@@ -117,20 +117,21 @@ export const adoptedJob = ({ kind, score, id }: Item, job: StoredBullJob): Adopt
   return { id, words: `${rank === 0 ? "" : `\tp${String(rank)}`}${due}\tu${key}`, blob: blobOf(stamp, head, job.data) };
 };
 
-/** The schedule for a job scheduler of BullMQ. */
+/** The schedule for a BullMQ job scheduler. */
 export interface AdoptedSchedule {
-  /** Undefined: it has ended. */
+  /** Undefined if it has ended. */
   readonly schedule: ScheduleOptions | undefined;
-  /** The reason why it stays at BullMQ. */
+  /** The reason why it stays in BullMQ. */
   readonly refusal?: string;
 }
 
 /**
- * The schedule that goes on after the next job of a job scheduler, which is in its queue already. `zone` is that of patterns without
- * one: BullMQ takes the zone of whichever process computes them.
+ * The schedule that continues after the next job of a job scheduler. That job is already in BullMQ's queue. `zone` is the zone of patterns
+ * without one, because BullMQ uses the zone of the process that computes them.
  *
- * Before version 5.10 BullMQ stored no definition, before 5.31 no template, and before 5.41 no limit: there only the next job has them. How
- * many jobs there were says the next job in every version: a later version counts anew in a definition of an earlier one.
+ * BullMQ stored no definition before version 5.10, no template before 5.31, and no limit before 5.41: in these versions only the next job
+ * has them. In every version the next job has the number of past jobs. A later version restarts the count in a definition of an earlier
+ * one.
  */
 export const adoptedSchedule = async (
   { id, score }: Pick<Item, "id" | "score">,

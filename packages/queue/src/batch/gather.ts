@@ -1,7 +1,7 @@
 import { types } from "node:util";
 import type { Job } from "../work/job.js";
 
-/** The function of the caller that runs a batch. */
+/** The caller's function that runs a batch. */
 export type Gathering = (jobs: readonly Job[], signal: AbortSignal) => unknown;
 
 /** A job of a batch, and how to settle its handler. */
@@ -11,9 +11,9 @@ interface Member {
   readonly fail: (error: unknown) => void;
 }
 
-/** Gathers jobs, and runs them together. */
+/** Collects jobs, and runs them together. */
 export const gather = (size: number, waitMs: number, run: Gathering): ((job: Job) => Promise<unknown>) => {
-  /** Those of the next batch, each with a function that stops listening to its signals. */
+  /** The jobs of the next batch, each with a function that stops listening to its signals. */
   const waiting = new Map<Member, () => void>();
   let timer: NodeJS.Timeout | undefined;
 
@@ -75,7 +75,7 @@ const runBatch = async (members: readonly Member[], run: Gathering): Promise<voi
   }
 };
 
-/** @throws {TypeError} they are not one for each job. */
+/** @throws {TypeError} `outcomes` does not have one outcome for each job. */
 const outcomesOf = (outcomes: unknown, count: number): readonly unknown[] => {
   if (outcomes === undefined) return [];
   if (Array.isArray(outcomes) && outcomes.length === count) return outcomes;
@@ -83,7 +83,10 @@ const outcomesOf = (outcomes: unknown, count: number): readonly unknown[] => {
   throw new TypeError(`Expected a batch of ${String(count)} jobs to return as many outcomes in an array, got ${got}`);
 };
 
-/** Also one of another realm, as Jest makes them. A value that cannot be read fails its own job, when its promise looks for `then`. */
+/**
+ * Whether a value is an error, including errors of another realm, as Jest makes them. A value that cannot be read fails its own job, when
+ * its promise looks for `then`.
+ */
 const isError = (value: unknown): boolean => {
   try {
     return types.isNativeError(value) || value instanceof Error;

@@ -4,27 +4,28 @@ import { type Gathering, gather } from "./gather.js";
 
 export type { BatchOptions } from "./options.js";
 
-/** The outcome of one job of a batch: its result, a promise of it, or the error that a handler would have thrown. */
+/** The outcome of one job of a batch: its result, a promise of the result, or the error that a handler would have thrown. */
 export type BatchOutcome<Result> = Result | PromiseLike<Result> | Error;
 
 /**
- * Makes a handler that runs jobs of one name in batches: it calls `run` with up to `size` jobs, in the order in which the worker began them.
- * A batch starts when it is full, or `waitMs` after its first job. So give the worker a `concurrency` of at least `size`: a batch
- * never has more jobs than that, and with a lower one each batch waits for `waitMs`. With a multiple of `size` several batches run at a time.
+ * Creates a handler that runs jobs of one name in batches. It calls `run` with up to `size` jobs, in the order in which the worker started
+ * them. A batch starts when it is full, or `waitMs` after its first job. Give the worker a `concurrency` of at least `size`: a batch never
+ * has more jobs than `concurrency`, and with a lower value each batch waits for `waitMs`. With a multiple of `size` several batches run at
+ * a time.
  *
- * Each job keeps a fate of its own. `run` returns an array with one outcome for each job, in their order. An Error is a failed attempt, and
- * SnoozeError, RateLimitError and UnrecoverableError mean what they mean when a handler throws them. All else is the result of the job,
- * also an object that `Promise.allSettled` made. If `run` returns nothing, all jobs are done. If it throws, or returns an array of another
- * length, all have failed an attempt.
+ * `run` returns an array with one outcome per job, in the same order. An Error is a failed attempt. SnoozeError, RateLimitError and
+ * UnrecoverableError mean the same as when a handler throws them. Any other value is the job's result, including an object from
+ * `Promise.allSettled`. If `run` returns nothing, all jobs are done. If it throws, or returns an array of another length, each job has
+ * failed an attempt.
  *
- * A job that is cancelled, loses its lease or times out while its batch gathers leaves it. When the worker begins to close, the jobs that
- * gather are handed back, without an attempt. After the start of a batch the `signal` of a job aborts as always, and its outcome is
- * ignored then; `signal`, the second argument, aborts when those of all jobs of the batch have. The time limit of a job (`timeoutMs`)
- * includes the gathering.
+ * A job leaves a batch that is still filling when it is cancelled, loses its lease or times out. When the worker starts to close, it hands
+ * the waiting jobs back without counting an attempt. After a batch has started, the `signal` of a job aborts as usual, and the job's
+ * outcome is then ignored. The second argument of `run`, `signal`, aborts when the signals of all jobs of the batch have aborted. The time
+ * limit of a job (`timeoutMs`) includes its wait for the batch.
  *
- * Leases are those of single jobs. If the process dies, all jobs of a batch run again, and each is charged a crash.
+ * Each job has its own lease. If the process dies, all jobs of a batch run again, and each of them counts a crash.
  *
- * @throws {TypeError | RangeError} an argument is not what it should be.
+ * @throws {TypeError | RangeError} an argument is invalid.
  *
  * @example
  * const rows = batched({ size: 100, waitMs: 50 }, async (jobs) => {

@@ -5,10 +5,10 @@ const dayMs = 86_400_000;
 
 /** When a batch starts. */
 export interface BatchOptions {
-  /** The most jobs of a batch, 1 to 10,000. */
+  /** The maximum number of jobs in a batch, 1 to 10,000. */
   readonly size: number;
   /**
-   * How long the first job of a batch waits for others, in milliseconds, 0 to 86,400,000 (a day).
+   * How long the first job of a batch waits for others, in milliseconds: 0 to 86,400,000 (a day).
    *
    * @default 10
    */
@@ -21,7 +21,7 @@ const batchRules = {
   waitMs: milliseconds(0, dayMs, 10),
 } satisfies RulesOf<BatchOptions>;
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const batchSettings = (options: BatchOptions): Required<BatchOptions> & { readonly waitMs: number } => {
   const { size, waitMs } = resolve("options", options, batchRules);
   return { size: integerOption("size", size, 1, mostJobs), waitMs };

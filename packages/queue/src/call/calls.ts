@@ -14,13 +14,13 @@ import { maxWanted } from "../scripts/index.js";
 import { failureOf, kindOf, refusalOf, resultOf } from "./outcomes.js";
 
 /**
- * How often open calls are looked up without a push. A Cluster's bus may lose a push, and a job that crashes made a dead letter sends
- * none.
+ * How often open calls are looked up without a push. A Cluster's bus can lose a push, and a job that became a dead letter because of
+ * crashes sends none.
  */
 const lookEveryMs = 5_000;
-/** The same while no push can arrive. */
+/** The same, while no push can arrive. */
 const lookBlindMs = 500;
-/** The most jobs whose outcomes are looked up after their callers gave up. */
+/** The maximum number of jobs whose outcomes are looked up after their callers gave up. */
 const maxLate = 10_000;
 
 /** How one call is made. */
@@ -40,27 +40,27 @@ interface OpenCall {
 }
 
 /**
- * The calls of one queue object. The server keeps each outcome until this object has received it, and publishes the id of the job to
- * core's inbox. That push is a hint: whenever one may have been lost, all open calls are looked up.
+ * The calls of one queue object. The server keeps each outcome until this object has received it, and publishes the job's id to the inbox
+ * of `@kit/core`. That push is only a hint: whenever one may have been lost, all open calls are looked up.
  */
 export class Calls {
   readonly #commands: QueueCommands;
   readonly #onError: (error: KitError) => void;
   readonly #caller = randomText(12);
-  /** Calls by the ids of their jobs. */
+  /** Calls by job id. */
   readonly #open = new Map<string, OpenCall>();
   /**
-   * Jobs whose callers gave up. Their outcomes are looked up, too: an outcome whose push was lost would stay on the server, and each
-   * later outcome would keep it for ten minutes more.
+   * Jobs whose callers gave up. Their outcomes are looked up because a push may have been lost. Otherwise such an outcome would stay on the
+   * server, and each later outcome would extend its life by ten minutes.
    */
   readonly #late = new Set<string>();
-  /** How many jobs are being added. An id that is pushed meanwhile may belong to one of them. */
+  /** How many jobs are being added. An id that is pushed at the same time may belong to one of them. */
   #adding = 0;
   readonly #early = new Set<string>();
   readonly #wanted = new Set<string>();
-  /** Outcomes that have arrived, or that no call waits for: the server may delete them. */
+  /** Outcomes that have arrived, or that no call waits for. The server can delete them. */
   readonly #received = new Set<string>();
-  /** Grows when pushes may have been lost. */
+  /** Increases when pushes may have been lost. */
   #gaps = 0;
   #looking: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -71,7 +71,7 @@ export class Calls {
     this.#onError = onError;
   }
 
-  /** Adds a job, and resolves with what its handler returns. */
+  /** Adds a job, and resolves with its handler's result. */
   async run(request: CallRequest): Promise<unknown> {
     const deadline = Deadline.in(request.waitMs);
     const { inbox, executor } = this.#commands.context;

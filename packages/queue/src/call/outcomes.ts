@@ -2,12 +2,20 @@ import { encodePayload } from "../add/payload.js";
 import { parseRecord, type StoredError, storedError } from "../failure.js";
 
 /**
- * The outcome of a called job, as the server stores it: the result as `jJSON` or `bBYTES`; `uERROR`, why the result
- * cannot be sent; `xRECORD`, the record of a job that failed for good; `c`, the job was cancelled; or `e`, it has expired.
+ * The outcome of a called job, as the server stores it:
+ *
+ * - `jJSON` or `bBYTES`: the result.
+ * - `uERROR`: why the result cannot be sent.
+ * - `xRECORD`: the record of a job that became a dead letter.
+ * - `c`: the job was cancelled.
+ * - `e`: the job has expired.
  */
 export type Outcome = string | Buffer;
 
-/** The outcome of a job that is done. A result that cannot be sent fails the call, not the job: running it again would not help. */
+/**
+ * The outcome of a job that is done. A result that cannot be sent fails the call, not the job, because running the job again would not
+ * help.
+ */
 export const outcomeOf = (name: string, result: unknown, maxBytes: number): Outcome => {
   try {
     const payload = encodePayload(name, result, maxBytes, "result");
@@ -17,10 +25,10 @@ export const outcomeOf = (name: string, result: unknown, maxBytes: number): Outc
   }
 };
 
-/** The outcome of a job that failed for good. */
+/** The outcome of a job that became a dead letter. */
 export const failedOutcome = (record: string): Outcome => `x${record}`;
 
-/** Where the outcome of a job goes whose header has this `replyTo`: the channel of an inbox, and the name of the caller there. */
+/** Where a job's outcome goes: the channel of an inbox, and the name of the caller there. `replyTo` is from the job's header. */
 export const addresseeOf = (replyTo: string, prefix: string): { readonly channel: string; readonly caller: string } => {
   const [inbox = "", caller = ""] = replyTo.split(".");
   return { channel: `${prefix}:inbox:${inbox}`, caller };
@@ -39,5 +47,5 @@ export const resultOf = (outcome: Buffer): unknown => {
 /** Why the result of a job cannot be sent. */
 export const refusalOf = (outcome: Buffer): StoredError => JSON.parse(outcome.toString("utf8", 1)) as StoredError;
 
-/** Why a job failed for good. */
+/** Why a job became a dead letter. */
 export const failureOf = (outcome: Buffer): ReturnType<typeof parseRecord> => parseRecord(outcome.toString("utf8", 1));

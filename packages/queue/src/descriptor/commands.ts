@@ -22,7 +22,7 @@ import {
 const queueArgument: CliArgument = { name: "queue", about: "name of the queue", listedIn: "queues" };
 const idArgument: CliArgument = { name: "id", about: "id of the job; kit queue list QUEUE shows ids" };
 
-/** The instant that a list shows of its jobs. Ready ones have none of their state: it shows when they were added. */
+/** The time that a list shows for its jobs. Ready jobs have no time for their state, so the list shows when they were added. */
 const instants = { ...atNames, waiting: "added", prioritised: "added", suspended: "added" } as const;
 
 const tableOf = (
@@ -145,7 +145,7 @@ const moveArguments: readonly CliArgument[] = [
   { name: "id", about: "id of a dead letter; without it all of them", count: "optional" },
 ];
 
-/** The dead letters that a command is about, as they are now. */
+/** The current dead letters that a command applies to. */
 const chosen = async (
   { redis, prefix, text, signal }: CommandCall,
   queue: string,
@@ -219,7 +219,7 @@ const handlerFact: Facts = [
   ],
 ];
 
-/** A command that ends one job. `states`: those of jobs that it ends. `done`: what became of the job. */
+/** A command that ends one job. `states`: the states of jobs that it can end. `done`: what happened to the job. */
 const endCommand = (
   verb: "remove" | "cancel",
   about: string,
@@ -267,10 +267,10 @@ const promoteCommand: CliCommand = {
   },
 };
 
-/** A queue can be paused before its first add. By hand that is rather a misspelt name. */
+/** A queue can be paused before its first add. In a typed command such a name is more likely misspelled. */
 const createOption: CliOption = { name: "create", about: "also if the queue has had no job and no worker yet" };
 
-/** Only the first jobs of each state are searched: a long queue must not be held up. */
+/** Searches only the first jobs of each state, so that it does not block a long queue. */
 const hasJobs = async ({ redis, prefix }: CommandCall, queue: string, name: string): Promise<boolean> => {
   const states = ["waiting", "prioritised", "suspended", "delayed", "active"] as const;
   const pages = await Promise.all(states.map((state) => listJobs(redis, { queue, prefix }, { state, name, count: 1 })));

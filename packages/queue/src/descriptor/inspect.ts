@@ -14,13 +14,13 @@ const summaryOf = (seen: Overview): string => {
   return `${pausedAt === null ? "" : "paused: "}${String(readyOf(seen))} ready, ${String(delayed)} delayed, ${String(active)} active, ${String(dead)} dead`;
 };
 
-/** Whether there is such a queue: it exists from its first add, its first worker, or its first pause or limit. */
+/** Whether the queue exists. It exists from its first add, worker, pause or limit. */
 export const isQueue = async ({ redis, prefix }: InspectCall, queue: string): Promise<boolean> => {
   const { meta, limits } = queueKeys(prefix, queue);
   return (await redis.call("EXISTS", meta, limits)) !== 0;
 };
 
-/** The report if there is no such queue. */
+/** The report for a queue that does not exist. */
 export const unknownQueue = (queue: string): Report => ({
   data: { queue },
   facts: [
@@ -30,7 +30,7 @@ export const unknownQueue = (queue: string): Report => ({
   isUnknown: true,
 });
 
-/** The limits that keep jobs from beginning. */
+/** The limits that keep jobs from starting. */
 const limitsOf = ({ pausedAt, concurrency, rate, heldUntil, now }: Overview): readonly string[] => [
   ...(pausedAt === null ? [] : [`paused for ${secondsText(Math.max(0, now - pausedAt))}`]),
   ...(concurrency === null ? [] : [`${counted(concurrency, "job")} at a time`]),
@@ -38,7 +38,7 @@ const limitsOf = ({ pausedAt, concurrency, rate, heldUntil, now }: Overview): re
   ...(heldUntil === null || heldUntil <= now ? [] : [`none for ${secondsText(heldUntil - now)}, as a handler wanted`]),
 ];
 
-/** One line for each name that is limited or paused. */
+/** One line for each name that has a limit or is paused. */
 const nameFacts = ({ names, now }: Overview): Facts =>
   names.map(({ name, concurrency, pausedAt, suspended }) => {
     const texts = [

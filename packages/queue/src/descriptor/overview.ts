@@ -1,13 +1,13 @@
 import type { Connection } from "@kit/core";
 import { type Facts, secondsText } from "@kit/core/toolkit";
 
-/** How many schedules there are, and when the next run of all is, by the server's clock. */
+/** How many schedules there are, and when the next run is due, by the server's clock. */
 interface ScheduleOverview {
   readonly schedules: number;
   readonly nextRun: number | null;
 }
 
-/** Reads the overview of a queue. It changes nothing. */
+/** Reads the overview of a queue. Changes nothing. */
 export const scheduleOverview = async (redis: Connection, upcoming: string): Promise<ScheduleOverview> => {
   const [count, first] = await Promise.all([
     redis.call("ZCARD", upcoming),
@@ -17,7 +17,7 @@ export const scheduleOverview = async (redis: Connection, upcoming: string): Pro
   return { schedules: Number(count), nextRun: /inf/i.test(score) ? null : Number(score) };
 };
 
-/** The line about schedules in the report of a queue; none without schedules. */
+/** The line about schedules in the report of a queue. None without schedules. */
 export const overviewFacts = ({ schedules, nextRun }: ScheduleOverview, now: number): Facts => {
   if (schedules === 0) return [];
   const next =

@@ -2,7 +2,7 @@ import type { Connection } from "@kit/core";
 import { nameIn } from "@kit/core/toolkit";
 import type { QueueKeys } from "../keys.js";
 
-/** Keys per step, steps on each node, and queues that are looked at: a few seconds at most. */
+/** Keys per step, steps per node, and queues to look at. Together they take a few seconds at most. */
 const batch = 1_000;
 const maxSteps = 200;
 const maxQueues = 100;
@@ -16,7 +16,7 @@ const mastersOf = (redis: Connection): readonly Node[] => {
   return nodes ? nodes.call(redis, "master") : [redis as Node];
 };
 
-/** The names of queues that have this part, at most 100 of them. */
+/** The names of queues that have this part, up to 100. */
 export const queuesWith = async (
   part: keyof QueueKeys,
   redis: Connection,

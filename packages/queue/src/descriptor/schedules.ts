@@ -9,7 +9,7 @@ import { isQueue, unknownQueue } from "./inspect.js";
 import { scheduleOverview } from "./overview.js";
 import { queuesWith } from "./queues.js";
 
-/** A run that nobody has added for so long: no process runs the schedules. */
+/** When a run is this late, no process runs the schedules. */
 const overdueMs = 60_000;
 
 const whenOf = ({ everyMs = 0, cron, timezone = "UTC" }: ScheduleFacts): string =>

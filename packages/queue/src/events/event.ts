@@ -3,65 +3,68 @@ import { parseRecord, type StoredError } from "../failure.js";
 /** An error as the queue stores it, without stacks. */
 export type EventError = Omit<StoredError, "stack">;
 
-/** The facts of each type of event. `id` is that of the job. */
+/** The facts of each type of event. `id` is the job's id. */
 interface Facts {
-  /** A job was added; `delayed` also if it waits for the end of another of its `unique` key. */
+  /** A job was added. `state` is `delayed` as well if the job waits for another job of its `unique` key to end. */
   readonly added: { readonly id: string; readonly name: string; readonly state: "ready" | "delayed" };
-  /** A job is ready again, or from now on: it was due, handed back, promoted, redriven or repaired. */
+  /** A job became ready: it was due, handed back, promoted, redriven or repaired. */
   readonly ready: { readonly id: string };
-  /** A ready job or a dead letter was moved to the delayed jobs, or a delayed one got another due time. */
+  /** A ready job or a dead letter was delayed, or a delayed job got another due time. */
   readonly delayed: { readonly id: string };
-  /** A worker took a job. Its handler begins as soon as one is free. */
+  /** A worker took a job. Its handler starts as soon as one is free. */
   readonly active: { readonly id: string; readonly name: string };
-  /** A handler succeeded, and the job is gone. */
+  /** A handler succeeded, and the job was deleted. */
   readonly completed: { readonly id: string };
-  /** An attempt failed; `attempts` have failed until now. The next one follows after `retryInMs`; undefined: the job is dead. */
+  /**
+   * An attempt failed; `attempts` is the number of failed attempts. The job runs again after `retryInMs`. If `retryInMs` is undefined, the
+   * job is dead.
+   */
   readonly failed: {
     readonly id: string;
     readonly attempts: number;
     readonly error: EventError | undefined;
     readonly retryInMs: number | undefined;
   };
-  /** A handler threw a SnoozeError or a RateLimitError: no attempt. The job is tried again after `retryInMs`. */
+  /** A handler threw a SnoozeError or a RateLimitError, which does not count as an attempt. The job runs again after `retryInMs`. */
   readonly snoozed: { readonly id: string; readonly error: EventError | undefined; readonly retryInMs: number };
   /** A job became a dead letter, right after its last `failed` or `crashed`. */
   readonly dead: { readonly id: string };
-  /** The lease of a job ended without its worker: it died, or did not renew the lease. The job is ready again, or dead. */
+  /** The lease of a job ended because its worker died, or did not renew the lease. The job is ready again, or dead. */
   readonly crashed: { readonly id: string; readonly crashes: number; readonly isDead: boolean };
-  /** An active job was cancelled. One that was ready or delayed is `removed`. */
+  /** An active job was cancelled. For a ready or delayed job the event is `removed`. */
   readonly cancelled: { readonly id: string; readonly name: string };
   /** A job that was ready, delayed or dead was deleted. */
   readonly removed: { readonly id: string };
-  /** No worker took the job in time. It has not run, and is gone. */
+  /** No worker took the job in time. The job has not run, and is deleted. */
   readonly expired: { readonly id: string };
   readonly paused: object;
   readonly resumed: object;
-  /** The last active job ended, and none is ready. Delayed ones may be left. */
+  /** The last active job ended, and no job is ready. Delayed jobs may remain. */
   readonly drained: object;
-  /** Events before this one are lost to this reader, or may be: they were trimmed, were not recorded, or their server is gone. */
+  /** This reader has lost earlier events, or may have: they were trimmed or not recorded, or the server lost them. */
   readonly gap: object;
 }
 
 export type QueueEventType = keyof Facts;
 
-/** Something that happened in a queue. `switch (event.type)` tells which facts it has. */
+/** Something that happened in a queue. Use `switch (event.type)` to read the facts of each type. */
 export type QueueEvent = {
   readonly [Type in QueueEventType]: {
     readonly type: Type;
-    /** Where it stands: a reader with this as its `after` begins with the next event. */
+    /** The position of the event. A reader with this position as its `after` starts with the next event. */
     readonly position: string;
     /** When it was recorded, in epoch ms of the server's clock. */
     readonly at: number;
   } & Facts[Type];
 }[QueueEventType];
 
-/** An event without its place. */
+/** An event without its position. */
 type Content = { readonly [Type in QueueEventType]: { readonly type: Type } & Facts[Type] }[QueueEventType];
 
-/** The line of the first entry after a time without a recording. */
+/** The line of the first entry after a time without recording. */
 const began = "began";
 
-/** The events of a line. An unknown type is of a newer version: it has none. */
+/** The events of a line. A line of a type that only newer versions know has none. */
 const contentsOf = (line: string): readonly Content[] => {
   const [type = "", id = "", first = "", ...record] = line.split("\t");
   const [second = ""] = record;
@@ -110,7 +113,10 @@ export interface Entry {
   readonly text: string;
 }
 
-/** Where an event stands: an entry, a line of it, and which event of that line. Versions that know other types count the same lines. */
+/**
+ * The position of an event: its entry, the line in it, and the number of the event in that line. Versions that know other types count the
+ * same lines.
+ */
 export interface Place {
   readonly entry: string;
   readonly line: number;
@@ -123,7 +129,7 @@ export const placed = (content: Content, { entry, line, nth }: Place): QueueEven
   at: Number(entry.split("-", 1)[0]),
 });
 
-/** The events of an entry; with `after` those behind that place in it. */
+/** The events of an entry. With `after`, only the events after that place. */
 export const eventsOf = ({ id, text }: Entry, after?: Place): readonly QueueEvent[] =>
   text.split("\n").flatMap((written, line) =>
     contentsOf(written).flatMap((content, nth) => {
@@ -132,7 +138,7 @@ export const eventsOf = ({ id, text }: Entry, after?: Place): readonly QueueEven
     }),
   );
 
-/** @throws {TypeError} it is not the position of an event. */
+/** @throws {TypeError} `position` is not the position of an event. */
 export const placeOf = (name: string, position: unknown): Place => {
   const [, entry = "", line, nth] = /^(\d{1,20}-\d{1,20})\.(\d{1,9})\.(\d)$/.exec(String(position)) ?? [];
   if (typeof position !== "string" || entry === "")
@@ -140,7 +146,7 @@ export const placeOf = (name: string, position: unknown): Place => {
   return { entry, line: Number(line), nth: Number(nth) };
 };
 
-/** Whether one entry stands before another in a stream. */
+/** Whether one entry is before another in a stream. */
 export const isBefore = (one: string, other: string): boolean => {
   const [ms = 0n, count = 0n] = one.split("-").map(BigInt);
   const [otherMs = 0n, otherCount = 0n] = other.split("-").map(BigInt);

@@ -20,22 +20,22 @@ import { queueKeys } from "../keys.js";
 import { eventsOf, isBefore, type Place, placed, placeOf, type QueueEvent } from "./event.js";
 import { EventStream } from "./stream.js";
 
-/** How to read events. */
+/** Options of `createQueueEvents()`. */
 export interface QueueEventsOptions extends ClientOptions {
   /**
-   * The `position` of the last event that you have handled: reading begins with the next one.
+   * The `position` of the last event that you have handled. Reading starts with the next event.
    *
-   * @default none: reading begins with what happens from now on
+   * @default none: reading starts with what happens from now on
    */
   readonly after?: string | undefined;
   /**
-   * How long events are recorded after the last reader has gone, in milliseconds, 1,000 to 86,400,000 (a day). A reader that begins within
-   * this time misses none. With several readers the longest time counts.
+   * How long events are recorded after the last reader has left, in milliseconds: 1,000 to 86,400,000 (a day). A reader that starts within
+   * this time misses no event. With several readers the longest time counts.
    *
    * @default 60000
    */
   readonly recordMs?: number | undefined;
-  /** Ends the reading: the loop throws `signal.reason`. */
+  /** Stops the reading: the loop throws `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -46,24 +46,24 @@ const eventsRules = {
   signal,
 } satisfies RulesOf<QueueEventsOptions>;
 
-/** Events of a reader itself. */
+/** Events of the reader object. */
 export interface QueueEventReaderEvents {
   /**
-   * The server cannot be reached, or refuses. The reader tries again until it is closed. An outage emits one error when it begins, and one
+   * The server cannot be reached, or refuses. The reader tries again until it is closed. An outage emits one error when it starts, and one
    * with the code `KIT_RECOVERED` when it is over.
    */
   readonly error: readonly [error: KitError];
 }
 
-/** Before every entry. */
+/** The position before all entries. */
 const start = "0-0";
 
 /**
- * Reads the events of one queue, of all its producers and workers. Made by {@link createQueueEvents}. Read it in one `for await`.
+ * Reads the events of one queue, from all its producers and workers. Create it with {@link createQueueEvents}. Read it in one `for await`.
  *
- * The queue records events only while somebody reads, and for `recordMs` after that. The first reader after such a time gets what happens
- * after it has begun. Events come in the order in which the server did the changes, each once; an event that the reader has not got
- * because about 10,000 later calls came meanwhile, because nobody read, or because the server lost data, is announced by a `gap`.
+ * The queue records events only while there is a reader, and for `recordMs` after that. After a longer time without readers, a new reader
+ * receives the events that happen after it has started. Events arrive in the order of the server's changes, each once. A `gap` announces
+ * lost events: about 10,000 later calls came before the reader got them, there was no reader, or the server lost data.
  */
 export class QueueEventReader
   extends TypedEmitter<QueueEventReaderEvents>
@@ -73,11 +73,11 @@ export class QueueEventReader
   readonly #stream: EventStream;
   readonly #outage: OutageReporter;
   readonly #signal: AbortSignal | undefined;
-  /** The last entry that was read; undefined: reading has not begun. */
+  /** The last entry that was read. Undefined if reading has not started. */
   #entry: string | undefined;
-  /** The entry that was read last should still be there. */
+  /** The last entry that was read should still exist. */
   #isAnchored = true;
-  /** The events behind this one in its entry come first. */
+  /** The next events are the ones after this place in its entry. */
   #rest: Place | undefined;
   /** The last event was a gap. */
   #hasToldGap = false;
@@ -100,7 +100,7 @@ export class QueueEventReader
   }
 
   /**
-   * Resolves once events are recorded, and nothing that happens from then on is missed. The loop does the same at its beginning.
+   * Resolves once events are recorded, and no event from then on is missed. The loop does the same when it starts.
    *
    * @throws {KitUnavailableError} no server answered within `deadlineMs`, and every other error of a command.
    * @throws {KitClosedError} the reader is closed.
@@ -114,7 +114,7 @@ export class QueueEventReader
   /**
    * The loop throws {@link KitClosedError} when the owner of the client ends it.
    *
-   * @throws {TypeError} it is read already. {@link KitClosedError}: it is closed.
+   * @throws {TypeError} another loop reads it. {@link KitClosedError}: it is closed.
    */
   [Symbol.asyncIterator](): AsyncIterator<QueueEvent, undefined> {
     this.#life.assertOpen();
@@ -123,14 +123,14 @@ export class QueueEventReader
     return this.#read();
   }
 
-  /** Ends the loop at once, and the connection. Events are recorded for another `recordMs`. Idempotent. */
+  /** Ends the loop and the connection immediately. Events are recorded for another `recordMs`. Idempotent. */
   async close(): Promise<void> {
     this.#life.cancel();
     this.#stream.drop();
     await this.#life.close({}, () => Promise.resolve());
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
@@ -168,7 +168,7 @@ export class QueueEventReader
     return [];
   }
 
-  /** The next events; none if the wait ended by its time. */
+  /** The next events. Empty if the wait timed out. */
   async #page(): Promise<readonly QueueEvent[]> {
     await this.#stream.connect();
     const last = await this.#stream.renew();
@@ -206,12 +206,13 @@ export class QueueEventReader
 }
 
 /**
- * Reads the events of a queue, in any process, while others add and work. `after` replays what a former reader has not seen.
+ * Reads the events of a queue, in any process, while others add and work. `after` replays the events that an earlier reader has not seen.
  *
- * It opens one connection, which waits for events. While somebody reads, each call of a producer or worker that changes something costs the
- * server a little more. Without readers the queue records nothing, and costs nothing. Events have ids and names, never data or results.
+ * It opens one connection, which waits for events. While there is a reader, each call of a producer or worker that changes something costs
+ * the server a little more. Without readers the queue records nothing, and this costs nothing. Events have ids and names, never data or
+ * results.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key. `KIT_UNSUPPORTED`: the client has no connections.
  *
  * @example

@@ -3,24 +3,24 @@ import type { QueueKeys } from "../keys.js";
 import type { Entry } from "./event.js";
 import { listen } from "./scripts/index.js";
 
-/** The longest wait for events, in milliseconds. */
+/** The maximum wait for events, in milliseconds. */
 const longestWaitMs = 10_000;
 /** A connection that is silent for this much longer than its wait counts as dead. */
 const graceMs = 2_000;
-/** The most entries of a page; each has about 4 KiB at most. */
+/** The maximum number of entries in a page. An entry has up to about 4 KiB. */
 const pageSize = 100;
 
 /** A page of the stream. */
 export interface Page {
   readonly entries: readonly Entry[];
-  /** The entry from which on it was read is still there, so no entry between was trimmed. */
+  /** The entry from which the page was read still exists, so no entry in between was trimmed. */
   readonly isComplete: boolean;
 }
 
 type RawEntry = readonly [id: string, fields: readonly string[]];
 const entryOf = ([id, fields]: RawEntry): Entry => ({ id, text: fields[1] ?? "" });
 
-/** In a reply of XREAD: `[[key, entries]]` in RESP2, `[key, entries]` in RESP3. */
+/** The entries in a reply of XREAD: `[[key, entries]]` in RESP2, `[key, entries]` in RESP3. */
 const entriesOf = (reply: unknown): readonly RawEntry[] => {
   const [first, second] = (reply ?? []) as readonly unknown[];
   const entries = Array.isArray(first) ? (first[1] as unknown) : second;
@@ -46,8 +46,8 @@ export class EventStream {
   }
 
   /**
-   * Lets events be recorded for `recordMs` from now on, if a third of that is over, or if another server may have the queue. Resolves with
-   * the id of the last entry; undefined: it was not due.
+   * Extends the recording of events to `recordMs` from now, if a third of `recordMs` is over, or if another server may have the queue.
+   * Resolves with the id of the last entry, or with undefined if this was not due.
    */
   async renew(): Promise<string | undefined> {
     const now = performance.now();
@@ -58,7 +58,7 @@ export class EventStream {
     return last;
   }
 
-  /** Connects if there is no connection. Then `renew()` is due. */
+  /** Connects if there is no connection. `renew()` is then due. */
   async connect(): Promise<void> {
     if (this.#connection?.isBroken) this.drop();
     if (this.#connection) return;
@@ -69,7 +69,7 @@ export class EventStream {
     this.#renewAt = -Infinity;
   }
 
-  /** Reads what follows the entry `after`; waits if there is nothing, until `renew()` is due. */
+  /** Reads the entries that follow the entry `after`. If there are none, waits until `renew()` is due. */
   async page(after: string): Promise<Page> {
     const waitMs = Math.ceil(Math.min(longestWaitMs, Math.max(1, this.#renewAt - performance.now())));
     const { events } = this.#keys;
@@ -82,13 +82,13 @@ export class EventStream {
     return { entries: entriesOf(found).map(entryOf), isComplete: (former as readonly unknown[]).length > 0 };
   }
 
-  /** Reads one entry; undefined: it is gone. */
+  /** Reads one entry. Undefined if it no longer exists. */
   async entry(id: string): Promise<Entry | undefined> {
     const [found] = (await this.#call("XRANGE", [this.#keys.events, id, id], graceMs)) as readonly RawEntry[];
     return found && entryOf(found);
   }
 
-  /** Ends the connection, and with it a wait. */
+  /** Ends the connection, and any wait on it. */
   drop(): void {
     this.#connection?.returnToPool(false);
     this.#connection = undefined;

@@ -6,28 +6,28 @@ import type { Recorder } from "../work/history.js";
 import { recordOf } from "./record.js";
 import { forget, keep } from "./scripts/index.js";
 
-/** How many ended jobs a queue remembers. The oldest are dropped first. Use the same bounds for all workers of a queue. */
+/** How many ended jobs a queue remembers. It drops the oldest first. Use the same bounds for all workers of a queue. */
 export interface HistoryBounds {
   /**
-   * The most jobs, from 1.
+   * The maximum number of jobs, from 1.
    *
    * @default 1000
    */
   readonly maxCount?: number | undefined;
   /**
-   * How long each is remembered, in milliseconds.
+   * How long each job is remembered, in milliseconds.
    *
    * @default 604800000 (7 days)
    */
   readonly maxAgeMs?: number | undefined;
   /**
-   * The most bytes of all records: about 100 for each job, and its result.
+   * The maximum size of all records, in bytes: about 100 for each job, plus its result.
    *
    * @default 16777216 (16 MiB)
    */
   readonly maxBytes?: number | undefined;
   /**
-   * The largest result that is kept, in bytes as JSON; the job of a larger one is remembered without it. 0: no results.
+   * The maximum size of a kept result, in bytes as JSON. A job with a larger result is remembered without it. 0 keeps no results.
    *
    * @default 16384
    */
@@ -41,10 +41,10 @@ const boundsRules = {
   maxResultBytes: integer(0, 1_024 * 1_024, 16_384),
 } satisfies RulesOf<HistoryBounds>;
 
-/** The most bytes of one call, unless one record has more. */
+/** The maximum size of one call in bytes, unless one record is larger. */
 const callBytes = 1_024 * 1_024;
 
-/** Records ended jobs in calls of their own, each before the step that ends them. */
+/** Records ended jobs in separate calls, each before the step that ends the jobs. */
 class JobHistory implements History, Recorder {
   readonly bounds: Resolved<typeof boundsRules>;
 
@@ -79,14 +79,15 @@ class JobHistory implements History, Recorder {
 }
 
 /**
- * Lets the workers of a queue object remember jobs that are done or have expired, with their results: by default 1,000 of them, 7 days, and 16 MiB.
- * `inspectJob()` and `listJobs()` of `@kit/queue/manage` then know them as `completed`. Dead letters are kept anyway, by `deadLetters`.
+ * Makes the workers of a queue object remember jobs that are done or have expired, with their results. By default it keeps 1,000 jobs, for
+ * 7 days, in up to 16 MiB. `inspectJob()` and `listJobs()` of `@kit/queue/manage` then show these jobs as `completed`. Dead letters are
+ * kept in any case, see `deadLetters`.
  *
- * A worker records its ended jobs right before it ends them, in one further call for all that end together. A job that is still in the queue is
- * shown as it is there, whatever its record says. If a record cannot be written, the job ends without one, and the worker emits
- * `error`. A job that was cancelled or lost while it ended has no record; it may have one if its worker dies in that moment.
+ * A worker records its ended jobs right before it ends them. Jobs that end together share one extra call. A job that is still in the queue
+ * is shown in its current state, whatever its record says. If a record cannot be written, the job ends without one, and the worker emits
+ * `error`. A job that was cancelled or lost while it ended has no record, unless its worker dies at that moment.
  *
- * @throws {TypeError | RangeError} a bound is not what it should be.
+ * @throws {TypeError | RangeError} a bound is invalid.
  *
  * @example
  * const queue = createQueue(redis, "mail", { history: keepHistory({ maxCount: 10_000 }) });

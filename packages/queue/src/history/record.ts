@@ -3,8 +3,8 @@ import type { Ending } from "../work/endings.js";
 import { takeIdWidth } from "../work/take-id.js";
 
 /**
- * The record of a job that is done, or has expired: take id, `completed` or `expired`, the kind of its result, and the instant of the take;
- * its header; attempts, crashes and snoozes as in `failures`, each in a line; then the result.
+ * The record of a job that is done or has expired. The first line has the take id, `completed` or `expired`, the kind of its result, and
+ * the time of the take. Then follow its header, and attempts, crashes and snoozes as in `failures`, each in a line. The result comes last.
  *
  * Kinds of results: `j` JSON, `b` bytes, `-` not kept.
  */
@@ -17,7 +17,7 @@ export const recordOf = ({ job, isExpired, result }: Ending, maxResultBytes: num
   return Buffer.concat([Buffer.from(facts), header, Buffer.from(failures), Buffer.from(payload ?? "")]);
 };
 
-/** Undefined: it is too large, or cannot be written. */
+/** Undefined if the result is too large, or cannot be written. */
 const encoded = (name: string, result: unknown, maxBytes: number): string | Buffer | undefined => {
   try {
     return encodePayload(name, result, maxBytes, "result");
@@ -39,7 +39,7 @@ export interface ParsedRecord {
   readonly bytes: number;
 }
 
-/** Reads a record, with its result or without. */
+/** Parses a record, with or without its result. */
 export const parseRecord = (record: Buffer): ParsedRecord => {
   const first = record.indexOf(10);
   const second = record.indexOf(10, first + 1);

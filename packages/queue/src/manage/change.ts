@@ -9,7 +9,7 @@ import { addRules } from "../options.js";
 import { cancel, find, type Found, type JobState, remove, reschedule } from "./scripts.js";
 import { located } from "./search.js";
 
-/** How often a job is looked for that moves between the leases and the lists of work. */
+/** How often to look for a job that moves between the leases and the lists of work. */
 const maxLooks = 3;
 
 /** Runs a script that changes a job unless it is active. If the script finds the job in no list of work, the leases are searched. */
@@ -27,26 +27,26 @@ export const changed = async <Outcome extends string>(
       if (outcome !== "elsewhere") return outcome;
       const { state } = await located(context, keys, id);
       if (state === "lost") return state;
-      // Otherwise its lease ended meanwhile.
+      // Otherwise its lease ended in the meantime.
       if (state === "active" || looks === maxLooks) return "active";
     }
   });
 };
 
 /**
- * Deletes a job that is ready or delayed, whatever its priority. Resolves with `removed`, or with why it was not:
+ * Deletes a ready or delayed job of any priority. Resolves with `removed`, or with the reason why nothing was removed:
  *
  * - `active`: a worker has the job
- * - `dead`: it is a dead letter, see `queue.dropDeadLetters()`
- * - `none`: there is no job of this id: it is done, was deleted, or was never added. A call whose reply was lost, and which is made
- *   again, resolves with this, too
- * - `lost`: it is in no list of work, see `repairQueue()`
+ * - `dead`: the job is a dead letter, see `queue.dropDeadLetters()`
+ * - `none`: there is no job of this id. It is done, was deleted, or was never added. A call that is repeated after a lost reply can also
+ *   resolve with `none`
+ * - `lost`: the job is in no list of work, see `repairQueue()`
  *
- * If the job was called, the call rejects with a JobOutcomeLostError within 5 s. The server searches for a ready job of priority 0 as for
- * `setPriority()`.
+ * If the job was called, the call rejects with a JobOutcomeLostError within 5 s. The server searches for a ready job of priority 0 as
+ * `setPriority()` does.
  *
- * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
- * @throws {TypeError | RangeError} an argument is not what it should be.
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
+ * @throws {TypeError | RangeError} an argument is invalid.
  *
  * @example
  * const isTooLate = (await removeJob(redis, { queue: "mail" }, id)) === "active";
@@ -58,7 +58,7 @@ export const removeJob = async (
 ): Promise<"removed" | "active" | "dead" | "none" | "lost"> =>
   await changed(redis, address, id, (context, keys) => remove.run(context, keys, { id }));
 
-/** The caller that waits for the outcome of a stored job; undefined: nobody does. */
+/** The caller that waits for the outcome of a stored job. Undefined if there is none. */
 const callerOf = (blob: Buffer, prefix: string): ReturnType<typeof addresseeOf> | undefined => {
   try {
     const { replyTo } = parseBlob(blob).header;
@@ -68,7 +68,7 @@ const callerOf = (blob: Buffer, prefix: string): ReturnType<typeof addresseeOf> 
   }
 };
 
-/** Cancels the job that was found, if it still is the same one. Searches the leases page by page. */
+/** Cancels the job that was found, if it is still the same job. Searches the leases page by page. */
 const cancelFound = async (
   context: ClientContext,
   { prefix, head, keys: queueKeys }: CheckedAddress,
@@ -95,21 +95,23 @@ const cancelFound = async (
 };
 
 /**
- * Ends a job wherever it is, from any process. Resolves with what it did:
+ * Ends a ready, delayed or active job, from any process. Resolves with what it did:
  *
  * - `removed`: the job was ready or delayed, and is deleted. It never runs
- * - `cancelled`: a worker had the job. The job is deleted and does not run again. The handler's `signal` aborts with a JobCancelledError: at
- *   once if its worker has `cancelBy: "push"`, else at the worker's next heartbeat: after 0.3 of its `leaseMs`, within 0.6 of it if the job has
- *   just been taken. The worker then emits `cancelled`. A job that it had taken ahead may begin until then. What the handler returns or
- *   throws is ignored
- * - `dead`, `none`, `lost`: nothing was done, as `removeJob()`. `none` is also the answer to a call that is made again
+ * - `cancelled`: a worker had the job. The job is deleted and does not run again. The handler's `signal` aborts with a JobCancelledError,
+ *   see below
+ * - `dead`, `none`, `lost`: nothing was changed, as for `removeJob()`. A repeated call can also resolve with `none`
  *
- * If the job was called, the call rejects with a JobCancelledError at once. An id of your own, a `unique` key and a slot of the queue's
- * `concurrency` are free at once, too: another job may run while the handler of this one ends. With more than 2,000 active jobs the leases
- * are searched in several calls.
+ * With `cancelBy: "push"` in its worker, the handler's `signal` aborts immediately. Otherwise it aborts at the worker's next heartbeat:
+ * after 0.3 of `leaseMs`, or within 0.6 if the worker has just taken the job. The worker then emits `cancelled`. Until then it may start
+ * the job if it had taken it ahead. It ignores what the handler returns or throws.
  *
- * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
- * @throws {TypeError | RangeError} an argument is not what it should be.
+ * If the job was called, the call rejects with a JobCancelledError immediately. The job's `id`, its `unique` key and its slot of the
+ * queue's `concurrency` are free immediately, so another job may run while the cancelled handler finishes. With more than 2,000 active
+ * jobs, the leases are searched in several calls.
+ *
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
+ * @throws {TypeError | RangeError} an argument is invalid.
  *
  * @example
  * await cancelJob(redis, { queue: "mail" }, id);
@@ -135,24 +137,24 @@ export const cancelJob = async (
   });
 };
 
-/** When a job is due. One of the two. */
+/** When a job is due. Pass one of the two. */
 interface NewDue {
-  /** In so many milliseconds from now, by the server's clock. */
+  /** The delay from now in milliseconds, by the server's clock. */
   readonly delayMs?: number | undefined;
-  /** At this instant by the server's clock: a Date, or epoch ms. */
+  /** The due time by the server's clock: a Date, or epoch ms. */
   readonly dueAt?: number | Date | undefined;
 }
 
 const dueRules = { delayMs: addRules.delayMs, dueAt: addRules.dueAt } satisfies RulesOf<NewDue>;
 
 /**
- * Gives a ready or delayed job another due time. An instant in the past means now: a delayed job then goes to the end of its priority, and a
- * ready one keeps its place. Resolves with what the job is from now on, `ready` or `delayed`; or with why nothing was changed: `active`,
- * `dead`, `none` or `lost`, as `removeJob()`. A job that waits for its next attempt is delayed, too.
- * A copy of the command, sent again after a lost reply, sets its value also after a newer one.
+ * Gives a ready or delayed job another due time. A time in the past means now: a delayed job then goes to the end of its priority, and a
+ * ready job keeps its place. Resolves with the job's new state, `ready` or `delayed`, or with the reason why nothing was changed: `active`,
+ * `dead`, `none` or `lost`, as for `removeJob()`. A job that waits for its next attempt counts as delayed. If the command is sent again
+ * after a lost reply, it can overwrite a newer value.
  *
- * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
- * @throws {TypeError | RangeError} an argument is not what it should be, or there are both `delayMs` and `dueAt`, or none.
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
+ * @throws {TypeError | RangeError} an argument is invalid, or `delayMs` and `dueAt` are both given or both missing.
  *
  * @example
  * await rescheduleJob(redis, { queue: "mail" }, id, { dueAt: new Date("2030-01-01T09:00:00Z") });
@@ -170,11 +172,12 @@ export const rescheduleJob = async (
 };
 
 /**
- * Makes a delayed job ready now, also one that waits for its next attempt. As `rescheduleJob()` with `delayMs: 0`: `ready` if it is. One
- * that waits for the end of another of its `unique` key stays `delayed`, and begins right after that.
+ * Makes a delayed job ready now, including a job that waits for its next attempt. Same as `rescheduleJob()` with `delayMs: 0`, and resolves
+ * with `ready` on success. A job that waits for another job of its `unique` key stays `delayed`, and starts right after the other job has
+ * ended.
  *
- * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
- * @throws {TypeError | RangeError} an argument is not what it should be.
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
+ * @throws {TypeError | RangeError} an argument is invalid.
  */
 export const promoteJob = (redis: RedisLike, address: QueueAddress, id: string): Promise<JobState> =>
   rescheduleJob(redis, address, id, { delayMs: 0 });

@@ -6,10 +6,10 @@ import { drain } from "./scripts.js";
 
 const drainRules = { delayed: boolean(false) };
 
-/** The most jobs that one call deletes. */
+/** The maximum number of jobs that one call deletes. */
 const maxDrained = 500;
 
-/** Deletes as many jobs of one list of work as it had at the first call. */
+/** Deletes the number of jobs that a list of work had at the first call. */
 const drained = async (
   context: ClientContext,
   keys: QueueKeys,
@@ -27,15 +27,15 @@ const drained = async (
 };
 
 /**
- * Deletes the jobs that wait: all ready ones, with `delayed` also those that are not due yet or wait for their next attempt. Active jobs and
- * dead letters stay. Resolves with their number.
+ * Deletes all ready jobs. With `delayed` it also deletes jobs that are not due yet or wait for their next attempt. Active jobs and dead
+ * letters stay. Resolves with the number of deleted jobs.
  *
- * It deletes as many jobs as there are when it begins, the first ones, in calls of at most 500 jobs and some 4 MiB, each a
- * millisecond or two of the server. Producers and workers go on meanwhile: jobs that are added stay if they come behind those. If a deleted
- * job was called, the call rejects with a JobOutcomeLostError within 5 s.
+ * It deletes the number of jobs that exist when it starts, from the front. Each call deletes up to 500 jobs and about 4 MiB, and takes the
+ * server one or two milliseconds. Producers and workers can keep running. Jobs that are added after the start stay if they are placed after
+ * the existing ones. If a deleted job was called, the call rejects with a JobOutcomeLostError within 5 s.
  *
- * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command: some of the jobs are deleted. Calling it again goes on.
- * @throws {TypeError} an argument is not what it should be.
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. Some of the jobs may be deleted. Call it again to continue.
+ * @throws {TypeError} an argument is invalid.
  *
  * @example
  * await drainQueue(redis, { queue: "mail" }, { delayed: true });

@@ -10,17 +10,17 @@ import { addRules, type QueueOptions, queueRules } from "../options.js";
 import { changed } from "./change.js";
 import { edit, find } from "./scripts.js";
 
-/** Changes to a job; everything else of it stays as it is. */
+/** Changes to a job. Everything else about the job stays the same. */
 export interface JobEdit {
   /** Its new data. */
   readonly data?: unknown;
-  /** Its new priority. If that is another one, the job goes behind all other jobs of it. */
+  /** Its new priority. If it differs from the old one, the job goes after all other jobs of the new priority. */
   readonly priority?: number | undefined;
-  /** How often it runs until it is a dead letter, including the runs before. */
+  /** How many attempts it has, including the past ones, before it is a dead letter. */
   readonly maxAttempts?: number | undefined;
-  /** How long it waits for its next attempt after it failed. */
+  /** How long it waits after a failure before its next attempt. */
   readonly backoff?: Backoff | undefined;
-  /** How long its handler may take, in milliseconds. */
+  /** How long its handler can run, in milliseconds. */
   readonly timeoutMs?: number | undefined;
 }
 
@@ -32,7 +32,7 @@ const editRules = {
   timeoutMs: addRules.timeoutMs,
 } satisfies RulesOf<JobEdit>;
 
-/** How new data is checked, as the queue object checks that of an `add`. */
+/** How new data is checked: the options that a queue object uses for the data of an `add`. */
 type EditChecks = Pick<QueueOptions, "maxPayloadBytes" | "schemas">;
 
 const checkRules = {
@@ -41,15 +41,15 @@ const checkRules = {
 } satisfies RulesOf<EditChecks>;
 
 /**
- * Changes the data and the options of a job that is ready, delayed or dead. An edited dead letter stays one until it is redriven. Resolves
- * with `edited`, or with why nothing was changed: `active`, `none` or `lost`, as `removeJob()`. Of several edits of one job at a time each
- * is made on the result of the one before.
+ * Changes the data and the options of a ready, delayed or dead job. An edited dead letter stays dead until it is redriven. Resolves with
+ * `edited`, or with the reason why nothing was changed: `active`, `none` or `lost`, as for `removeJob()`. Concurrent edits of one job apply
+ * one after the other.
  *
- * @param checks the `maxPayloadBytes` and `schemas` of the queue: without them the data is checked by the default size only.
- * @throws {JobPayloadError} the data cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema; or the stored job
- * cannot be read.
- * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
- * @throws {TypeError | RangeError} an argument is not what it should be, or there is nothing to change.
+ * @param checks the `maxPayloadBytes` and `schemas` of the queue. Without them only the default maximum size is checked.
+ * @throws {JobPayloadError} the data cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema. Or the stored job
+ *   cannot be read.
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
+ * @throws {TypeError | RangeError} an argument is invalid, or there is nothing to change.
  *
  * @example
  * await editJob(redis, { queue: "mail" }, id, { data: { to: "bob@example.org" }, maxAttempts: 10 });

@@ -19,10 +19,10 @@ export type { Overview, QueueAddress };
 const repairRules = { run: boolean(false) };
 
 /**
- * Reads how many jobs there are in each state and of each priority, and the counters of the queue, in one call. It changes nothing and
- * reads no job.
+ * Reads the number of jobs in each state and of each priority, and the counters of the queue, in one call. It changes nothing and reads no
+ * job.
  *
- * @throws {TypeError | RangeError} `address` is not what it should be.
+ * @throws {TypeError | RangeError} `address` is invalid.
  * @throws {KitUnavailableError} no server answered in time.
  *
  * @example
@@ -31,20 +31,20 @@ const repairRules = { run: boolean(false) };
 export const inspectQueue = async (redis: RedisLike, address: QueueAddress): Promise<Overview> =>
   await overview.run(redis, checkedAddress(address).keys, {});
 
-/** The most ids that one call of `repair` carries. */
+/** The maximum number of ids in one call of `repair`. */
 const maxRepaired = 100;
 
 /**
- * Finds jobs that are stored, but in no list of work, since an entry or a lease was deleted by hand or evicted. Such a job does not run,
- * and its id cannot be added again. With `run` it goes to the end of the queue, with its attempts and crashes; a worker may still be
+ * Finds stored jobs that are in no list of work, because an entry or a lease was deleted manually or evicted. Such a job does not run, and
+ * its id cannot be added again. With `run` the job goes to the end of the queue, with its attempts and crashes. A worker may still be
  * running it. Resolves with the ids.
  *
- * It reads the whole queue in calls of at most 4,000 entries, and keeps the ids of all ready and active jobs in memory. Jobs that seem
- * lost are checked again, 100 per call. Such a call reads all leases and all waiting jobs in one step: about 0.5 s of the server per
+ * It reads the whole queue in calls of up to 4,000 entries, and keeps the ids of all ready and active jobs in memory. Jobs that seem lost
+ * are checked again, 100 per call. Each such call reads all leases and all waiting jobs in one step, which takes the server about 0.5 s per
  * million.
  *
- * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. The call can be repeated safely.
- * @throws {TypeError} an argument is not what it should be.
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
+ * @throws {TypeError} an argument is invalid.
  *
  * @example
  * const lost = await repairQueue(redis, { queue: "mail" }, { run: true });
@@ -73,12 +73,12 @@ export const repairQueue = async (
 };
 
 /**
- * Gives a ready or delayed job another priority, behind all other jobs of that priority. Resolves with whether it did: false if the job
- * is active, dead, done or unknown. The server searches for a ready job of priority 0 from the front of the queue, in one step: about
- * 0.1 s per million jobs before it. A copy of the command, sent again after a lost reply, sets its value also after a newer one.
+ * Gives a ready or delayed job another priority, after all other jobs of that priority. Resolves with true, or with false if the job is
+ * active, dead, done or unknown. The server searches for a ready job of priority 0 from the front of the queue in one step, which takes
+ * about 0.1 s per million jobs before it. If the command is sent again after a lost reply, it can overwrite a newer value.
  *
- * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
- * @throws {TypeError | RangeError} an argument is not what it should be.
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
+ * @throws {TypeError | RangeError} an argument is invalid.
  */
 export const setPriority = async (
   redis: RedisLike,

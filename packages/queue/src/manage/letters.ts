@@ -11,13 +11,13 @@ export interface StoredFacts {
   readonly maxAttempts: number;
   /** How often it ran and failed. */
   readonly attempts: number;
-  /** How often its worker died, or stopped renewing its lease, while it had the job. */
+  /** How often its worker died, or did not renew its lease, while it had the job. */
   readonly crashes: number;
-  /** How often a handler snoozed it, see `SnoozeError`. */
+  /** How often a handler snoozed it; see `SnoozeError`. */
   readonly snoozes: number;
   /** The key of a job that was added with `unique`. */
   readonly uniqueKey: string | undefined;
-  /** The error of the last attempt; undefined if no attempt failed and only its workers crashed. */
+  /** The error of the last attempt. Undefined if no attempt failed and only workers crashed. */
   readonly error: StoredError | undefined;
   /** In epoch ms: the server's time as its producer estimated it. */
   readonly addedAt: number;
@@ -26,13 +26,13 @@ export interface StoredFacts {
 /** A job that does not run again unless it is redriven. */
 export interface DeadLetter extends StoredFacts {
   readonly id: string;
-  /** The data as it was added; undefined if it cannot be read. */
+  /** The data as it was added. Undefined if it cannot be read. */
   readonly data: unknown;
   /** In epoch ms of the server's clock. */
   readonly diedAt: number;
 }
 
-/** Reads them from what is stored of a job, also if the job is damaged. */
+/** Reads the facts of a stored job, even if the job is damaged. */
 export const factsOf = (blob: Buffer, record: string): StoredFacts => {
   const known = parseRecord(record);
   try {
@@ -44,7 +44,7 @@ export const factsOf = (blob: Buffer, record: string): StoredFacts => {
   }
 };
 
-/** When a stored job expires; null if it does not, or cannot be read. */
+/** When a stored job expires. Null if it does not expire, or cannot be read. */
 export const expiryOf = (blob: Buffer): number | null => {
   try {
     const { addedAt, header } = parseBlob(blob);
@@ -54,7 +54,7 @@ export const expiryOf = (blob: Buffer): number | null => {
   }
 };
 
-/** The data of a stored job; undefined if it cannot be read. */
+/** The data of a stored job. Undefined if it cannot be read. */
 export const dataOf = (blob: Buffer): unknown => {
   try {
     return decodePayload(blob, parseBlob(blob));
@@ -68,13 +68,15 @@ const letterOf = ({ id, diedAt, blob, record }: StoredLetter): DeadLetter => ({
   ...factsOf(blob, record),
 });
 
-/** The most letters that one call reads. */
+/** The maximum number of letters that one call reads. */
 const maxLetters = 50;
 
 /** Where a page ended. */
 type Position = Pick<DeadLetter, "id" | "diedAt">;
 
-/** Reads letters that died before `position`, the youngest first; those of one instant by descending id, as in the sorted set. */
+/**
+ * Reads letters that died before `position`, newest first. Letters of the same time come in descending order of ids, as in the sorted set.
+ */
 export const readLetters = async (
   commands: QueueCommands,
   position: Position | undefined,
@@ -83,7 +85,7 @@ export const readLetters = async (
 ): Promise<DeadLetter[]> => {
   const found: DeadLetter[] = [];
   let last = position;
-  // Each page begins with the letters of the instant at which the one before ended, which may be many.
+  // Each page starts with the letters of the time at which the previous page ended. There may be many.
   for (let [start, again] = [0, position ? 1 : 0]; ; again = 2 * again + 1) {
     const latest = last?.diedAt;
     const wanted = Math.min(maxLetters, count - found.length + again);

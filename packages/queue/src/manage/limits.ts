@@ -5,15 +5,16 @@ import { checkedAddress } from "../address.js";
 import type { QueueAddress } from "../keys.js";
 import { limit } from "./scripts.js";
 
-/** How often jobs may begin, by the server's clock. */
+/** How often jobs can start, by the server's clock. */
 export interface QueueRate {
-  /** So many jobs per `perMs`, 1 to 1,000,000, evenly spread. */
+  /** The number of jobs per `perMs`, 1 to 1,000,000, evenly spread. */
   readonly count: number;
-  /** In milliseconds, 1 to 86,400,000 (a day). */
+  /** The period in milliseconds, 1 to 86,400,000 (a day). */
   readonly perMs: number;
   /**
-   * How many jobs may begin at once after a time in which fewer began than the rate allows, 1 to 1,000,000. So at most `count` + `burst` jobs
-   * begin within `perMs`. With 1, a job that begins some milliseconds late delays all others, and the rate stays a little below the limit.
+   * How many jobs can start together after a period with fewer starts than the rate allows, 1 to 1,000,000. So at most `count` + `burst`
+   * jobs start within `perMs`. With 1, a job that starts a few milliseconds late delays all others, and the actual rate stays slightly
+   * below the limit.
    *
    * @default a tenth of `count`, at least 1
    */
@@ -33,36 +34,36 @@ const rateText = (name: string, rate: QueueRate): string => {
   return [count, perMs, burst ?? Math.ceil(count / 10)].join(" ");
 };
 
-/** Bounds on the jobs of one name. */
+/** Limits for the jobs of one name. */
 interface NameLimits {
   /**
-   * How many of them may be active at a time, 1 to 1,000.
+   * How many of them can be active at a time, 1 to 1,000.
    *
    * @default as it is; at first unlimited
    */
   readonly concurrency?: number | null | undefined;
 }
 
-/** Bounds on the jobs of a queue, of all workers together. A limit that is left out stays as it is; null removes it. */
+/** Limits for the jobs of a queue, for all workers together. A limit that you omit stays unchanged. Null removes it. */
 interface QueueLimits {
   /**
-   * How many jobs may be active at a time, 1 to 1,000,000. A lease that has ended counts until a worker has taken the job back.
+   * How many jobs can be active at a time, 1 to 1,000,000. An expired lease counts until a worker has taken the job back.
    *
    * @default as it is; at first unlimited
    */
   readonly concurrency?: number | null | undefined;
   /**
-   * How often jobs may begin. A job counts when its handler begins: one that expired, cannot run or goes back before does not. The first
-   * rate begins with a full burst. Another one goes on with what is left of the burst, so that changes let no further job begin. Null also
-   * ends the wait that a handler requested by a RateLimitError.
+   * How often jobs can start. A job counts when its handler starts. Jobs that expire, cannot run, or go back before that don't count. The
+   * first rate starts with a full burst. A changed rate continues with the remaining burst, so the change itself lets no extra job start.
+   * Null also ends a wait that a handler requested with a RateLimitError.
    *
    * @default as it is; at first unlimited
    */
   readonly rate?: QueueRate | null | undefined;
   /**
-   * Limits for jobs of single names, beside those of the queue; null removes those of a name. A name that is left out keeps its own. Jobs of a
-   * name at its limit let all others pass, and keep their order. At most 100 names of a queue can be limited or paused. Jobs that are
-   * active when their name gets its first concurrency do not count. A pause of the name stays as it is.
+   * Limits for single job names, in addition to the queue's limits. Null removes the limits of a name. Names that you omit keep their
+   * limits. When a name is at its limit, jobs of other names pass its jobs, which keep their order. Up to 100 names of a queue can be
+   * limited or paused. Jobs that are active when their name first gets a `concurrency` don't count. A pause of the name stays unchanged.
    *
    * @default as they are; at first none
    */
@@ -95,7 +96,7 @@ const nameLines = (option: string, names: Readonly<Record<string, NameLimits | n
 const tooManyNames = (): RangeError =>
   new RangeError(`Expected at most ${String(maxNames)} names of jobs with limits in one queue`);
 
-/** The form of an operand: empty, nothing changes; 0, the limit is removed. */
+/** The form of an operand. Empty: nothing changes. 0: the limit is removed. */
 const limitRules = {
   concurrency: custom(
     (name, value: number | null) => (value === null ? "0" : String(integerOption(name, value, 1, 1_000_000))),
@@ -105,7 +106,7 @@ const limitRules = {
   names: custom(nameLines, ""),
 };
 
-/** Leaves all limits as they are. */
+/** Leaves all limits unchanged. */
 const asBefore = { paused: "", concurrency: "", rate: "", names: "" };
 
 const changeLimits = async (
@@ -116,7 +117,7 @@ const changeLimits = async (
   const { keys } = checkedAddress(address);
   let reply;
   do {
-    // By the server's clock, so that a repeat of this change does not undo one that was requested later.
+    // By the server's clock, so that a repeat of this change does not undo a later change.
     const askedAt = await limit.run(redis, keys, { ...asBefore, askedAt: "" });
     reply = await limit.run(redis, keys, { ...asBefore, ...change, askedAt });
   } while (reply === "late");
@@ -128,7 +129,7 @@ const pauseRules = { name: custom((_name, name: string) => encodedName(name)) } 
 /** The jobs to pause or to resume. */
 interface PauseOptions {
   /**
-   * Only jobs of this name. Others pass them; they keep their order.
+   * Only jobs of this name. Jobs of other names pass them. The paused jobs keep their order.
    *
    * @default all jobs of the queue
    */
@@ -146,13 +147,13 @@ const changePause = async (
 };
 
 /**
- * Changes limits of a queue, for all workers, at any time. Running jobs continue: after a limit was lowered, none begins until enough have
- * ended. Workers take nothing ahead under a limit, keep the order of the jobs, and are woken when the next one may begin.
+ * Changes the limits of a queue, for all workers, at any time. Running jobs continue: after a limit was lowered, no job starts until enough
+ * jobs have ended. Under a limit, workers take no jobs ahead, keep the order of the jobs, and are woken when the next job can start.
  *
- * A repeat of the command changes nothing that was changed by a later call.
+ * A repeated command does not undo a later change.
  *
- * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
- * @throws {TypeError | RangeError} an argument is not what it should be, or more than 100 names would have limits: nothing was changed.
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
+ * @throws {TypeError | RangeError} an argument is invalid, or more than 100 names would have limits. Nothing was changed.
  *
  * @example
  * await setLimits(redis, { queue: "mail" }, { concurrency: 10, rate: { count: 100, perMs: 60_000 } });
@@ -163,17 +164,18 @@ export const setLimits = async (redis: RedisLike, address: QueueAddress, limits:
 };
 
 /**
- * Pauses a queue for all workers, until `resumeQueue()`, also across restarts of workers and server. Running jobs finish. Adds go on, and
- * delayed jobs become ready when they are due, but none begins. A worker may have taken jobs ahead: it hands them back when its next job ends,
- * or after about 200 ms. Until then a free handler may begin one. A queue can be paused before its first add. Pausing it again changes nothing.
+ * Pauses a queue for all workers, until `resumeQueue()`. The pause survives restarts of workers and server. Running jobs finish. Producers
+ * can still add jobs, and delayed jobs become ready when they are due, but no job starts. A worker that took jobs ahead hands them back
+ * when its next job ends, or after about 200 ms; until then a free handler can start one of them. You can pause a queue before its first
+ * add. Pausing it again changes nothing.
  *
- * With `name` only the jobs of that name are paused, and their `concurrency` stays. Others pass them. A pause of the queue and one of a name do
- * not know each other: each has an end of its own.
+ * With `name` only the jobs of that name are paused; their `concurrency` stays, and other jobs pass them. The pause of a queue and the
+ * pause of a name are independent: resume each of them.
  *
  * To pause one worker, call its `pause()`.
  *
- * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
- * @throws {TypeError | RangeError} an argument is not what it should be, or 100 other names have limits.
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
+ * @throws {TypeError | RangeError} an argument is invalid, or 100 other names have limits.
  *
  * @example
  * await pauseQueue(redis, { queue: "mail" });
@@ -188,10 +190,10 @@ export const pauseQueue = async (
 };
 
 /**
- * Lets a paused queue go on, or with `name` the jobs of that name, and wakes the workers. What is not paused stays as it is.
+ * Resumes a paused queue, or with `name` the jobs of that name, and wakes the workers. Has no effect without a pause.
  *
- * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
- * @throws {TypeError | RangeError} an argument is not what it should be.
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
+ * @throws {TypeError | RangeError} an argument is invalid.
  */
 export const resumeQueue = async (
   redis: RedisLike,

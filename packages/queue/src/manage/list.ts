@@ -8,10 +8,12 @@ import type { QueueAddress, QueueKeys } from "../keys.js";
 import { factsOfEnded, type JobFacts, jobFacts } from "./report.js";
 import { list } from "./scripts.js";
 
-/** States that can be listed. `waiting`, `prioritised` and `suspended` are the ready jobs: of priority 0, of others, and those whose names are stopped. */
+/**
+ * States that you can list. Ready jobs are `waiting` (priority 0), `prioritised` (other priorities) or `suspended` (their name is stopped).
+ */
 export type ListedState = "dead" | "waiting" | "prioritised" | "suspended" | "delayed" | "active" | "completed";
 
-/** For each state the key that has its jobs, and the form of their entries. */
+/** For each state the key that has its jobs, and the kind of their entries. */
 const listedIn: Readonly<Record<Exclude<ListedState, "completed">, readonly [key: keyof QueueKeys, kind: string]>> = {
   dead: ["dead", "ids"],
   waiting: ["waiting", "list"],
@@ -32,19 +34,20 @@ const listRules = {
 /** Jobs of one state. */
 export interface JobPage {
   readonly jobs: readonly JobFacts[];
-  /** The `start` of the next page; undefined: there is none. */
+  /** The `start` of the next page. Undefined if this is the last page. */
   readonly next: number | undefined;
 }
 
 /**
- * Reads a page of the jobs of one state, from either end of their order, without their data; at most 100 per call. `completed`: those of
- * which a record is kept, in the order of their ends. For them `bytes` is the size of the result.
+ * Reads a page of the jobs of one state, from either end of their order, without their data. A page has up to 100 jobs. `completed` lists
+ * the jobs that have a record, in the order in which they ended. Their `bytes` is the size of the result.
  *
- * With `name` it reads only jobs of this name. One call looks at 1,000 jobs or 4 MiB at most, some milliseconds of the server. So a page may
- * have fewer jobs than `count`, or none: only `next` says whether more may follow. A page counts from its end of the list: when jobs are taken or
- * added there meanwhile, the next page may repeat some jobs or leave some out. From the end of `waiting` none is left out.
+ * With `name` it reads only jobs of this name. One call looks at up to 1,000 jobs or 4 MiB, which takes the server a few milliseconds. A
+ * page can therefore have fewer jobs than `count`, or none. Check `next` to see whether more can follow. A page counts from its end of the
+ * list: if jobs are taken or added there between calls, the next page can repeat or miss some jobs. From the end of `waiting` it misses
+ * none.
  *
- * @throws {TypeError | RangeError} an argument is not what it should be: there is no such state, or `count` is over 100.
+ * @throws {TypeError | RangeError} an argument is invalid: for example an unknown state, or a `count` over 100.
  * @throws {KitUnavailableError} no server answered in time.
  *
  * @example
@@ -57,7 +60,7 @@ export const listJobs = async (
     /** @default "dead" */
     readonly state?: ListedState | undefined;
     /**
-     * The end of the list at which the pages begin.
+     * The end of the list from which pages start.
      *
      * @default "start"
      */
@@ -65,7 +68,7 @@ export const listJobs = async (
     /** @default jobs of all names */
     readonly name?: string | undefined;
     /**
-     * How many to skip: the `next` of the page before.
+     * How many jobs to skip: the `next` of the previous page.
      *
      * @default 0
      */

@@ -5,12 +5,12 @@ import { notesKey, type QueueAddress } from "../keys.js";
 import { readNotes } from "../progress/scripts/readers.js";
 import { dated } from "./report.js";
 
-/** A page of the log of a job. */
+/** A page of a job's log. */
 export interface LogPage {
   readonly lines: readonly LogLine[];
   /**
-   * How many lines are kept, and how many before them the server dropped. Of the lines that a handler writes during one call it sends the last
-   * 1,000: the others have no number, and do not count.
+   * How many lines are kept, and how many earlier lines the server dropped. Of the lines that a handler writes during one call only the
+   * last 1,000 are sent. The others have no number, and don't count.
    */
   readonly kept: number;
   readonly dropped: number;
@@ -28,11 +28,11 @@ export interface LogLine {
 const logRules = { after: integer(0, undefined), count: integer(1, 1_000, 100) };
 
 /**
- * Reads lines of the log of a job, the oldest first: the last ones; or with `after` those that follow the line of this number, so that a
- * front end can follow the log. If several jobs had the id, the last of them that wrote something.
+ * Reads lines of a job's log, oldest first. Reads the last lines by default. With `after` it reads the lines after that number, so a front
+ * end can follow the log. If several jobs had the id, it reads the log of the last job that wrote something.
  *
  * @throws {KitUnavailableError} no server answered in time.
- * @throws {TypeError | RangeError} an argument is not what it should be.
+ * @throws {TypeError | RangeError} an argument is invalid.
  *
  * @example
  * const { lines } = await readLog(redis, { queue: "videos" }, id, { after: last });
@@ -45,7 +45,7 @@ export const readLog = async (
     /** @default the last lines */
     readonly after?: number | undefined;
     /**
-     * At most 1,000.
+     * Up to 1,000.
      *
      * @default 100
      */

@@ -11,16 +11,19 @@ import type { JobState } from "./scripts.js";
 import { located } from "./search.js";
 
 const reportRules = { withData: boolean(false) };
-/** A job without its data. Instants are ISO text. */
+/** A job without its data. Times are ISO text. */
 export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt" | "uniqueKey"> {
   readonly id: string;
   readonly addedAt: string | null;
   readonly error: StoredError | null;
-  /** The job does not run if no worker has taken it by then; null: it does not expire. */
+  /** If no worker has taken the job by then, it does not run. Null if it does not expire. */
   readonly expiresAt: string | null;
   /** The key of a job that was added with `unique`. */
   readonly uniqueKey: string | null;
-  /** When it died, is due, has ended, or its lease ends. Null in other states, and while a job waits for the active one of its `unique` key. */
+  /**
+   * When it died, is due, has ended, or its lease ends. Null in other states, and while the job waits for the active job of its `unique`
+   * key.
+   */
   readonly at: string | null;
   readonly bytes: number;
 }
@@ -28,22 +31,22 @@ export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt" | "uniqu
 /** One job, as `kit inspect job QUEUE ID --json` prints it. */
 export interface JobReport extends JobFacts {
   readonly queue: string;
-  /** `completed`: the job has ended, and a record of it is kept, see `keepHistory()`. */
+  /** `completed`: the job has ended, and the queue keeps a record of it; see `keepHistory()`. */
   readonly state: JobState | "completed";
-  /** Of a job that has ended: whether it is done, or expired without having run. */
+  /** For a job that has ended: whether it is done, or expired without having run. */
   readonly outcome: "completed" | "expired" | null;
-  /** When its worker took it, before it ended. */
+  /** For a job that has ended: when its worker took it. */
   readonly takenAt: string | null;
-  /** The progress that its handler has reported last, see `@kit/queue/progress`, and when; null: none. */
+  /** The progress that its handler last reported, and when; see `@kit/queue/progress`. Null if there is none. */
   readonly progress: unknown;
   readonly progressAt: string | null;
-  /** How many lines its log has, see {@link readLog}. */
+  /** How many lines its log has; see {@link readLog}. */
   readonly logLines: number;
   /** Only with `withData`; bytes as base64. */
   readonly data?: unknown;
-  /** Only with `withData`, and if there is one: the state that its handler saved for the next run. */
+  /** Only with `withData`: the state that its handler saved for the next run, if any. */
   readonly checkpoint?: unknown;
-  /** Only with `withData`, of a job that has ended, and if its result is kept: what its handler returned; bytes as base64. */
+  /** Only with `withData`, for a job that has ended and whose result is kept: what its handler returned, bytes as base64. */
   readonly result?: unknown;
 }
 
@@ -67,14 +70,14 @@ export const jobFacts = (id: string, at: number | null, blob: Buffer, bytes: num
 const shown = (data: unknown): unknown => (Buffer.isBuffer(data) ? data.toString("base64") : data);
 
 /**
- * Reads where one job is, its attempts, crashes and last error, and how far it is. With `withData` also its data (bytes as base64), and its
- * checkpoint.
+ * Reads where one job is, its attempts, crashes and last error, and its progress. With `withData` it also reads the job's data (bytes as
+ * base64) and its checkpoint.
  *
- * A job that is not dead, delayed or ready with a priority is searched for among the leases and the waiting jobs, in calls of at most
- * 4,000 entries, each some milliseconds of the server. A job that moves meanwhile is searched for again. `lost`: two searches did not
- * find the job; see {@link repairQueue}. A job that has ended is `completed` if the queue keeps a record of it, otherwise `none`.
+ * It searches the leases and the waiting jobs for the job, unless the job is dead, delayed, or ready with a priority. Each call reads up to
+ * 4,000 entries, which takes the server a few milliseconds. If the job moves during a search, the search runs again. `lost`: two searches
+ * did not find the job; see {@link repairQueue}. A job that has ended is `completed` if the queue keeps a record of it, otherwise `none`.
  *
- * @throws {TypeError | RangeError} an argument is not what it should be.
+ * @throws {TypeError | RangeError} an argument is invalid.
  * @throws {KitUnavailableError} no server answered in time.
  */
 export const inspectJob = async (
@@ -122,7 +125,7 @@ export const factsOfEnded = (id: string, at: number, { header, failures }: Parse
   expiresAt: null,
 });
 
-/** When a stored job was added, as it is written; empty if there is none. */
+/** The stored text of when a job was added. Empty if there is none. */
 const stampOf = (blob: Buffer): string => blob.toString("latin1").split(" ", 1)[0] ?? "";
 
 const progressOf = ({

@@ -22,10 +22,10 @@ import revokedSource from "../scripts/revoked.lua";
 import scanSource from "../scripts/scan.lua";
 import successorSource from "../scripts/successor.lua";
 
-/** In epoch ms; null if there is none. */
+/** In epoch ms. Null if there is none. */
 type Instant = number | null;
 
-/** An instant from here on is that of a job that waits for the end of another, see `successor.lua`. */
+/** A due time from here on means that the job waits for another job to end; see `successor.lua`. */
 const behind = 1e15;
 
 const instant = (text: unknown): Instant => {
@@ -33,7 +33,7 @@ const instant = (text: unknown): Instant => {
   return String(text) === "" || ms >= behind ? null : ms;
 };
 
-/** A queue at one instant. */
+/** The state of a queue at one time. */
 export interface Overview {
   readonly jobs: number;
   readonly waiting: number;
@@ -41,9 +41,9 @@ export interface Overview {
   readonly delayed: number;
   readonly active: number;
   readonly dead: number;
-  /** Further ready jobs, whose names are paused or have as many active jobs as they may. They go on by themselves once that is over. */
+  /** Ready jobs whose names are paused or at their concurrency limit. They continue automatically after that. */
   readonly suspended: number;
-  /** Jobs that are stored, but in no list of work: a list or a lease was deleted by hand, or evicted. See `repairQueue()`. */
+  /** Stored jobs that are in no list of work, because a list or a lease was deleted manually or evicted. See `repairQueue()`. */
   readonly lost: number;
   readonly now: number;
   readonly nextDue: Instant;
@@ -59,19 +59,19 @@ export interface Overview {
     readonly name: string;
     readonly concurrency: number | null;
     readonly pausedAt: Instant;
-    /** How many of its jobs it keeps from beginning, as far as workers have met them. */
+    /** How many of its jobs are held back, as far as workers have met them. */
     readonly suspended: number;
   }[];
-  /** No job begins before, since a handler threw a RateLimitError. */
+  /** No job starts before this time, because a handler threw a RateLimitError. */
   readonly heldUntil: Instant;
   readonly completed: number;
   readonly died: number;
   readonly crashed: number;
   readonly deadDropped: number;
   readonly deadBytes: number;
-  /** How many ended jobs are remembered, see `keepHistory()`. */
+  /** How many ended jobs are remembered; see `keepHistory()`. */
   readonly kept: number;
-  /** The number of ready jobs of each priority other than 0, lowest priority first; at most 100 priorities. */
+  /** The number of ready jobs of each priority other than 0, lowest number first, for up to 100 priorities. */
   readonly byPriority: readonly { readonly priority: number; readonly jobs: number }[];
 }
 
@@ -125,7 +125,7 @@ export const overview = defineScript({
 });
 
 /**
- * Where a job is. `none`: there is no job of this id. `lost`: it is stored, but in no list of work; it does not run until the queue is
+ * Where a job is. `none`: there is no job of this id. `lost`: it is stored, but in no list of work, and does not run until the queue is
  * repaired.
  */
 export type JobState = "none" | "dead" | "delayed" | "active" | "ready" | "lost";
@@ -157,9 +157,9 @@ export const find = defineScript({
 
 /** A page of entries. */
 export interface Scanned {
-  /** The cursor of the next page; 0: there is none. */
+  /** The cursor of the next page. 0 if this is the last page. */
   readonly cursor: string;
-  /** Each with the end of its lease. */
+  /** The entries, each with the end of its lease. */
   readonly entries: readonly (readonly [entry: string, at: Instant])[];
 }
 
@@ -203,7 +203,7 @@ interface Listed {
   readonly record: string;
 }
 
-/** A page, and how many to skip for the next one; undefined: there is none. */
+/** A page, and how many jobs to skip for the next one. Undefined if this is the last page. */
 interface ListedPage {
   readonly next: number | undefined;
   readonly page: readonly Listed[];
@@ -247,7 +247,7 @@ export const remove = defineScript({
   reply: (raw) => String(raw) as "removed" | "none" | "dead" | "elsewhere",
 });
 
-/** Replaces what is stored of a job. See `edit.lua`. */
+/** Replaces the stored form of a job. See `edit.lua`. */
 export const edit = defineScript({
   name: "queue.edit",
   source: [entriesSource, namesSource, placesSource, readySource, rankSource, editSource],
@@ -257,7 +257,7 @@ export const edit = defineScript({
   reply: (raw) => String(raw) as "edited" | "none" | "changed" | "elsewhere",
 });
 
-/** Deletes some of the jobs that wait. Not idempotent: a second run deletes further ones. */
+/** Deletes some of the waiting jobs. Not idempotent: a second run deletes further jobs. */
 export const drain = defineScript({
   name: "queue.drain",
   source: [entriesSource, readySource, successorSource, eventsSource, drainSource],
@@ -269,7 +269,7 @@ export const drain = defineScript({
   },
 });
 
-/** Ends a job, also an active one. See `cancel.lua`. */
+/** Ends a job, including an active one. See `cancel.lua`. */
 export const cancel = defineScript({
   name: "queue.cancel",
   source: [

@@ -2,7 +2,7 @@ import type { ClientContext } from "@kit/core/toolkit";
 import type { QueueKeys } from "../keys.js";
 import { find, type Found, scan } from "./scripts.js";
 
-/** Finds a job. If its id does not tell where it is, the leases and the other ready jobs are searched, twice at most. */
+/** Finds a job. If its id does not show where it is, searches the leases and the other ready jobs, up to twice. */
 export const located = async (context: ClientContext, keys: QueueKeys, id: string): Promise<Found> => {
   for (let searches = 0; ; searches++) {
     const found = await find.run(context, keys, { id });

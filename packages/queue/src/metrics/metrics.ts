@@ -22,21 +22,21 @@ import type { WorkerEvents } from "../work/events.js";
 import type { Worker } from "../work/worker.js";
 import { Runs } from "./runs.js";
 
-/** A worker, whatever its jobs. */
+/** A worker with any jobs. */
 type MeasuredWorker = Omit<Worker, keyof TypedEmitter<WorkerEvents>>;
 
-/** The parts of a queue to show. */
+/** Options of `queueMetrics()`. */
 export interface QueueMetricsOptions {
   /**
-   * Workers of this process, of this queue: their runs and wait times are measured from now on, by the name of the job; for more than 100 names
-   * the others are one, `other`.
+   * Workers of this queue in this process. Their runs and wait times are measured from now on, by job name. After 100 names all others
+   * count as `other`.
    *
    * @default []
    */
   readonly workers?: readonly MeasuredWorker[] | undefined;
   /**
-   * Of how many ready jobs of priority 0, from the front of the queue, the names are counted, 0 to 1,000. Each 100 are one call that reads the jobs
-   * on the server, payloads too, and replies with their headers.
+   * How many ready jobs of priority 0 to count by name, from the front of the queue, 0 to 1,000. Every 100 jobs cost one call. It reads the
+   * jobs on the server, including their payloads, and replies with their headers.
    *
    * @default 0
    */
@@ -53,10 +53,10 @@ const metricsRules = {
   countNames: integer(0, 1_000, 0),
 } satisfies RulesOf<QueueMetricsOptions>;
 
-/** The most jobs of one page. */
+/** The maximum number of jobs in one page. */
 const pageSize = 100;
 
-/** The metrics of one queue. Made by {@link queueMetrics}. */
+/** The metrics of one queue. Create it with {@link queueMetrics}. */
 export class QueueMetrics implements MetricSource {
   readonly #redis: RedisLike;
   readonly #address: QueueAddress;
@@ -76,7 +76,7 @@ export class QueueMetrics implements MetricSource {
   }
 
   /**
-   * Reads the numbers of the queue, in two short calls and those of `countNames`.
+   * Reads the numbers of the queue, in two short calls and the calls for `countNames`.
    *
    * @throws {KitUnavailableError} no server answered in time.
    */
@@ -91,7 +91,7 @@ export class QueueMetrics implements MetricSource {
     ];
   }
 
-  /** Measures the workers no more. */
+  /** Stops measuring the workers. */
   close(): void {
     this.#runs.close();
   }
@@ -165,13 +165,14 @@ const readySamples = (queue: string, ready: readonly JobFacts[], now: number, co
 };
 
 /**
- * The numbers of a queue for the `expose()` of `@kit/stats`, or any other exporter: depth by state, the age of the next job, the counters of the
- * queue; and of `workers` of this process how long jobs waited and ran, by name, as histograms.
+ * Creates the metrics of a queue for `expose()` of `@kit/stats`, or any other exporter. They include the depth by state, the age of the
+ * next job, and the counters of the queue. For the `workers` of this process they include histograms by name of how long jobs waited and
+ * ran.
  *
- * The numbers of the queue are the same whichever process shows them, so one process should. Runs are those of this process. Nothing is
- * measured before this call and after `close()`.
+ * The numbers of the queue are the same in every process, so export them from one process. Runs are measured only in this process, and only
+ * between this call and `close()`.
  *
- * @throws {TypeError | RangeError} an argument is not what it should be.
+ * @throws {TypeError | RangeError} an argument is invalid.
  *
  * @example
  * const { text } = await stats.expose({ include: [queueMetrics(redis, { queue: "mail" }, { workers: [worker] })] });

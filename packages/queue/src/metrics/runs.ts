@@ -7,18 +7,18 @@ import { Times } from "./times.js";
 type Outcome = "completed" | "failed" | "snoozed";
 const outcomes: readonly Outcome[] = ["completed", "failed", "snoozed"];
 
-/** The most names of jobs that are told apart. Names of jobs may come from user input. */
+/** The maximum number of distinct job names. Job names can come from user input. */
 const mostNames = 100;
 const others = "other";
 
-/** The times and ends of the jobs of one name. */
+/** The times and outcomes of the jobs of one name. */
 class Measured {
   readonly wait = new Times();
   readonly run = new Times();
   readonly ended: Record<Outcome, number> = { completed: 0, failed: 0, snoozed: 0 };
 }
 
-/** Measures what the workers of this process do, from now until it is closed. */
+/** Measures the workers of this process, from now until it is closed. */
 export class Runs {
   readonly #byName = new Map<string, Measured>();
   readonly #stops: (() => void)[] = [];

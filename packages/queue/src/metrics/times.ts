@@ -8,7 +8,7 @@ const boundText = (bound: number): string => (Number.isInteger(bound) ? bound.to
 
 /** A distribution of times of one series. */
 export class Times {
-  /** How many times are in each bucket and in none before it; the last one is beyond all bounds. */
+  /** How many times are in each bucket and in no earlier one. The last bucket is beyond all bounds. */
   readonly #counts = bounds.map(() => 0).concat(0);
   #sum = 0;
 

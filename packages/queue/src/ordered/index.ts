@@ -9,13 +9,13 @@ import type { Worker } from "../work/worker.js";
 /** Options of a worker of several queues. */
 export interface OrderedOptions {
   /**
-   * How many handlers run at a time, for all queues together.
+   * How many handlers can run at a time, for all queues together.
    *
    * @default 1
    */
   readonly concurrency?: number | undefined;
   /**
-   * The bound on starvation. After this many jobs of earlier queues have begun while a later queue had work, the later queue gets the
+   * The bound on starvation: after this many jobs of earlier queues have started while a later queue had work, the later queue gets the
    * next free handler.
    *
    * @default 100
@@ -31,16 +31,16 @@ const orderedRules = {
 /** A queue that is served. */
 interface Served {
   readonly worker: Worker;
-  /** How many jobs of earlier queues have begun since this queue had a turn or was empty. */
+  /** How many jobs of earlier queues have started since this queue had a turn or was empty. */
   passedOver: number;
 }
 
 /**
- * Works on several queues in strict order. A job of a later queue begins only while no earlier queue has one, or after the later queue
- * was passed over `maxPassedOver` times. Made by {@link createOrderedWorker}.
+ * Works on several queues in strict order. A job of a later queue starts only while no earlier queue has one, or after the later queue was
+ * passed over `maxPassedOver` times. Create it with {@link createOrderedWorker}.
  *
- * The order is the one in which this worker _begins_ jobs: a job in an earlier queue counts once a reply of the server has contained it.
- * Queues may lie on different nodes of a Cluster.
+ * This is the order in which this worker _starts_ jobs. A job in an earlier queue counts once the worker has received it. The queues can be
+ * on different nodes of a Cluster.
  */
 export class OrderedWorker implements AsyncDisposable {
   readonly #served: Served[] = [];
@@ -55,14 +55,14 @@ export class OrderedWorker implements AsyncDisposable {
     this.#maxPassedOver = maxPassedOver;
   }
 
-  /** How many handlers run now. */
+  /** How many handlers are running. */
   get running(): number {
     return this.#served.reduce((sum, { worker }) => sum + worker.running, 0);
   }
 
   /**
-   * Adds a queue behind those that are already served, at any time. The returned worker emits the events of this queue. Closing it ends
-   * the service of this queue. It takes nothing ahead.
+   * Adds a queue after the queues that are already served, at any time. The returned worker emits the events of this queue. Close that
+   * worker to stop serving this queue. It takes no jobs ahead.
    *
    * @throws {KitClosedError} after `close()`.
    * @throws the errors of `queue.work()`.
@@ -96,12 +96,12 @@ export class OrderedWorker implements AsyncDisposable {
     await Promise.all(this.#served.map(({ worker }) => worker.close({ timeoutMs })));
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
 
-  /** How many jobs this worker's queue may begin now. */
+  /** How many jobs this worker's queue can start now. */
   #free(worker: Worker): number {
     const rank = this.#served.findIndex((one) => one.worker === worker);
     const free = this.#concurrency - this.running;
@@ -126,16 +126,16 @@ export class OrderedWorker implements AsyncDisposable {
       else if (index > rank) served.passedOver++;
   }
 
-  /** A handler is free, or a queue is empty: each queue looks for a job to begin, in order. */
+  /** A handler is free, or a queue is empty: each queue looks for a job to start, in order. */
   #onChanged(): void {
     for (const { worker } of [...this.#served]) worker.look();
   }
 }
 
 /**
- * Makes a worker that serves several queues in strict order, with a bound on starvation.
+ * Creates a worker that serves several queues in strict order, with a bound on starvation.
  *
- * @throws {TypeError | RangeError} an option is not what it should be.
+ * @throws {TypeError | RangeError} an option is invalid.
  *
  * @example
  * const worker = createOrderedWorker({ concurrency: 10, maxPassedOver: 50 });

@@ -20,12 +20,12 @@ export type { Popped } from "./script.js";
 /** The options of `popIf()`. */
 export interface PopIfOptions {
   /**
-   * How long the call may take, in milliseconds. After that it rejects.
+   * How long the call can take, in milliseconds. After that it rejects.
    *
    * @default 2000
    */
   readonly deadlineMs?: number | undefined;
-  /** Rejects the call with `signal.reason`. A command that was sent may still have its effect. */
+  /** Rejects the call with `signal.reason`. A command that was already sent may still take effect. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -33,17 +33,17 @@ const popIfRules = { deadlineMs: integer(1, undefined, 2_000), signal } satisfie
 const ends = choice(["low", "high"]);
 
 /**
- * Removes the member of lowest score from any sorted set if that score is at most `bound` (`"low"`), or the member of highest score if
- * that score is at least `bound` (`"high"`). Resolves with the member. Resolves with null if nothing was removed; then nothing was written
- * to the AOF or to replicas either.
+ * Removes one member from a sorted set. `"low"`: the member of lowest score, if its score is at most `bound`. `"high"`: the member of
+ * highest score, if its score is at least `bound`. Resolves with the member, or with null if nothing was removed. In the second case
+ * nothing is written to the AOF or to replicas.
  *
  * **At most once**: if the reply is lost or the caller dies, the member is gone. For jobs use the queue, which removes a job only when it
  * is done.
  *
  * @param bound a score. By default the server's time in epoch ms.
- * @throws {KitUnknownOutcomeError} the reply was lost: a member may have been removed.
+ * @throws {KitUnknownOutcomeError} the reply was lost. A member may have been removed.
  * @throws {KitUnavailableError | KitKeyTypeError} nothing was removed.
- * @throws {TypeError | RangeError} an argument is not what it should be.
+ * @throws {TypeError | RangeError} an argument is invalid.
  *
  * @example
  * const due = await popIf(redis, "reminders", "low");
@@ -65,8 +65,8 @@ export const popIf = async (
 };
 
 /**
- * `popIf` as a library of Redis Functions, for callers in any language: `FCALL kit_pop_if 1 key low ""`. Redis 7 and later. Since it only
- * removes, it also works on a server at its memory limit.
+ * `popIf` as a library of Redis Functions, for callers in any language: `FCALL kit_pop_if 1 key low ""`. Requires Redis 7 or later. It only
+ * removes, so it also works on a server at its memory limit.
  */
 export const popIfLibrary: string = `#!lua name=kit_pop_if
 local function pop(KEYS, ARGV)
@@ -85,11 +85,11 @@ const mastersOf = (client: object): readonly Node[] =>
 /**
  * Loads {@link popIfLibrary} on the server, or on every master of a Cluster, and replaces an earlier version. Redis stores and replicates
  * it with the data, so it survives restarts and failovers. Load it again when a master joins the Cluster, unless
- * `redis-cli --cluster add-node` copied it. Loading it again does no harm.
+ * `redis-cli --cluster add-node` copied it. You can safely load it again.
  *
- * @throws {KitUnavailableError} a server did not answer in time; some masters may have it.
- * @throws {KitError} a server refused: it is older than Redis 7, or the user may not.
- * @throws {TypeError | RangeError} an option is not what it should be.
+ * @throws {KitUnavailableError} a server did not answer in time. Some masters may have the library.
+ * @throws {KitError} a server refused: it is older than Redis 7, or the user lacks the permission.
+ * @throws {TypeError | RangeError} an option is invalid.
  */
 export const loadPopIf = async (redis: RedisLike, options: PopIfOptions = {}): Promise<void> => {
   const { deadlineMs, signal: ended } = resolve("options", options, popIfRules);

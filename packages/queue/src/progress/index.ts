@@ -3,18 +3,18 @@ import type { Job } from "../index.js";
 import type { TakenJob } from "../work/taken.js";
 import { checkpointOf, JobNotes } from "./notes.js";
 
-/** The most bytes of a value of progress and of a checkpoint as JSON. */
+/** The maximum size of a progress value and of a checkpoint, in bytes as JSON. */
 const maxProgressBytes = 1_024;
 const maxCheckpointBytes = 65_536;
-/** Longer lines are cut. A UTF-16 unit takes at most three bytes. */
+/** Longer lines are cut. A UTF-16 unit takes up to three bytes. */
 const maxLineLength = 1_024;
 
-/** How long notes stay. */
+/** Options of `reportProgress()` and `writeLog()`. */
 export interface NoteOptions {
   /**
-   * How long progress and log lines stay after the job is done, in milliseconds, 0 to 1,209,600,000 (14 days). Of several values that were
-   * given for one job the last one holds; without any it is a day. Until the job is done, and if it is a dead letter, they stay 14 days after
-   * the last note.
+   * How long progress and log lines stay after the job is done, in milliseconds: 0 to 1,209,600,000 (14 days). If you pass several values
+   * for one job, the last one applies. Without a value it is a day. Until the job is done, or while it is a dead letter, they stay until 14
+   * days after the last note.
    */
   readonly keepMs?: number | undefined;
 }
@@ -45,21 +45,21 @@ const jsonOf = (what: string, value: unknown, maxBytes: number): string => {
 };
 
 /**
- * Stores how far a job is: any JSON value of at most 1 KiB, in place of the one before. Front ends read it by `inspectJob()` of
+ * Stores the progress of a job: any JSON value up to 1 KiB, which replaces the previous one. Front ends read it with `inspectJob()` of
  * `@kit/queue/manage`, until the notes expire.
  *
- * A handler need not wait for it. A value that is reported while another is on its way replaces those that still wait, so a loop that
- * does not wait costs one call at a time. The end of the job waits until its notes are written. A promise for which nobody waits raises no
- * unhandled rejection.
+ * You don't need to await it. A value that you report while another call is in progress replaces the values that still wait, so a loop
+ * without `await` costs one call at a time. The job ends only after its notes are written. A rejected promise that you don't await causes
+ * no unhandled rejection.
  *
- * Only the worker that has the lease writes; notes of a stale one change nothing.
+ * Only the worker that has the lease can write. Notes of a worker that lost the lease change nothing.
  *
  * @returns a promise that resolves once the server has this value, or a later one.
- * @throws {TypeError | RangeError} at once: `job` did not come from a worker, the value cannot be JSON or is too large, or an option is not
- * what it should be.
+ * @throws {TypeError | RangeError} synchronously: `job` did not come from a worker, the value cannot be JSON or is too large, or an option
+ *   is invalid.
  * @throws {JobLeaseLostError} the lease of the job is lost, or the job has ended.
  * @throws {JobCancelledError} the job was cancelled.
- * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command, by the `deadlineMs` of the queue.
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command, within the queue's `deadlineMs`.
  *
  * @example
  * void reportProgress(job, { done: 3, of: 10 });
@@ -68,12 +68,12 @@ export const reportProgress = (job: Job, value: unknown, options?: NoteOptions):
   notesOf(job, options).write({ progress: jsonOf("value", value, maxProgressBytes) });
 
 /**
- * Adds a line to the log of a job; front ends read it by `readLog()` of `@kit/queue/manage`. The last 1,000 lines stay, of 64 KiB together. A
- * line is cut after 1,024 characters. Lines that are written while a call is under way travel with the next one, in order;
- * of more than 1,000 only the last, so that the others get no number.
+ * Adds a line to a job's log. Front ends read it with `readLog()` of `@kit/queue/manage`. The log keeps the last 1,000 lines, up to 64 KiB
+ * together. A line is cut after 1,024 characters. Lines that you write while a call is in progress travel with the next call, in order. Of
+ * more than 1,000 such lines only the last 1,000 are sent; the others get no number.
  *
- * @returns a promise that resolves once the server has the line, as that of {@link reportProgress}.
- * @throws the errors of {@link reportProgress}. The lines of a call that failed are not written later.
+ * @returns a promise that resolves once the server has the line. You don't need to await it, see {@link reportProgress}.
+ * @throws the errors of {@link reportProgress}. The lines of a failed call are not written later.
  *
  * @example
  * void writeLog(job, `encoded ${String(frames)} frames`);
@@ -85,9 +85,9 @@ export const writeLog = (job: Job, line: string, options?: NoteOptions): Promise
 };
 
 /**
- * Stores a state from which the next run of this job can go on, in place of the one before: any JSON value of at most 64 KiB. It stays
- * over failed attempts, crashes, snoozes, deploys, and while the job is a dead letter, 14 days from the last note; and is
- * deleted when the job is done. Wait for it before you rely on it.
+ * Stores a state from which the next run of this job can continue: any JSON value up to 64 KiB, which replaces the previous one. It
+ * survives failed attempts, crashes, snoozes and deploys, and stays while the job is a dead letter, until 14 days after the last note. It
+ * is deleted when the job is done. Await it before you rely on it.
  *
  * @returns a promise that resolves once the server has this state, or a later one.
  * @throws the errors of {@link reportProgress}.
@@ -99,8 +99,8 @@ export const saveCheckpoint = (job: Job, state: unknown): Promise<void> =>
   notesOf(job).write({ checkpoint: jsonOf("state", state, maxCheckpointBytes) });
 
 /**
- * Reads the state that an earlier run of this job saved last, in one round trip; undefined: there is none. It is not checked: it may come from
- * an older version of the program.
+ * Reads the state that an earlier run of this job last saved, in one round trip. Undefined if there is none. The state is not checked: it
+ * may come from an older version of the program.
  *
  * @throws {TypeError} `job` did not come from a worker.
  * @throws {KitUnavailableError} no server answered in time.

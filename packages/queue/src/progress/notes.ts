@@ -4,15 +4,15 @@ import type { TakenJob } from "../work/taken.js";
 import { closeNotes, note } from "./scripts/index.js";
 import { readNotes } from "./scripts/readers.js";
 
-/** How long the notes of a job that is not done stay after the last write: as long as dead letters by default. */
+/** How long the notes of an unfinished job stay after the last write. Dead letters have the same default. */
 const openMs = 14 * 86_400_000;
-/** Lines of one job, and their bytes. The oldest are dropped. */
+/** The maximum number of lines of one job, and their maximum size in bytes. The oldest are dropped. */
 const maxLines = 1_000;
 const maxLineBytes = 65_536;
 
 /** Notes that travel in one call. */
 class Batch {
-  /** JSON; empty: it stays as it is. */
+  /** JSON. Empty if it stays unchanged. */
   progress = "";
   checkpoint = "";
   lines: string[] = [];
@@ -29,13 +29,15 @@ class Batch {
   }
 }
 
-/** The key of the notes of a job, and the text that tells it from another job of its id. */
+/** The key of a job's notes, and the text that distinguishes it from another job of its id. */
 const addressOf = ({ commands, id, addedAt }: TakenJob): { readonly key: string; readonly of: string } => ({
   key: notesKey(commands.head, id),
   of: addedAt.toString(36),
 });
 
-/** Writes the notes of one job that a handler has. One call is under way at a time; notes that are made meanwhile travel with the next. */
+/**
+ * Writes a handler's notes about one job. One call is in progress at a time. Notes that are made in the meantime travel with the next call.
+ */
 export class JobNotes {
   readonly #job: TakenJob;
   #next: Batch | undefined;
@@ -49,24 +51,27 @@ export class JobNotes {
     this.#job = job;
   }
 
-  /** Resolves once the notes that were made so far are written, or have failed; undefined: none is under way. The end of the job waits for it. */
+  /**
+   * Resolves once the notes that were made so far are written, or have failed. Undefined if no call is in progress. The end of the job
+   * waits for it.
+   */
   get settled(): Promise<void> | undefined {
     return this.#last?.catch(() => undefined);
   }
 
-  /** Resolves once the server has these notes, or later ones in their place. Nobody need wait for it. */
+  /** Resolves once the server has these notes, or later ones that replace them. Callers don't need to await it. */
   write(change: { readonly progress?: string; readonly checkpoint?: string; readonly line?: string }): Promise<void> {
     const batch = (this.#next ??= new Batch());
     const { progress, checkpoint, line } = change;
     if (progress !== undefined) batch.progress = progress;
     if (checkpoint !== undefined) batch.checkpoint = checkpoint;
-    // The server would drop those in front, too.
+    // The server would drop the first lines anyway.
     if (line !== undefined && batch.lines.push(line) > maxLines) batch.lines.shift();
     if (!this.#isSending) void this.#send();
     return (this.#last = batch.written);
   }
 
-  /** The job is done: its checkpoint is of no use. If this fails, the notes expire later. */
+  /** The job is done and no longer needs its checkpoint. If this fails, the notes expire later. */
   close(): void {
     const { commands } = this.#job;
     const { key, of } = addressOf(this.#job);
@@ -108,7 +113,7 @@ export class JobNotes {
   }
 }
 
-/** The checkpoint of a job as JSON; empty: there is none. */
+/** The checkpoint of a job as JSON. Empty if there is none. */
 export const checkpointOf = async (job: TakenJob): Promise<string> => {
   const { commands } = job;
   const { key, of } = addressOf(job);

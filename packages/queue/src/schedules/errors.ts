@@ -1,8 +1,8 @@
 import { KitError } from "@kit/core";
 
 /**
- * A schedule cannot be read or run here: the package `croner` is not installed, or this version does not know what a newer one has
- * stored. As an `error` event: the schedule waits for a process that can.
+ * A schedule cannot be read or run here: the package `croner` is not installed, or this version does not know a format that a newer version
+ * stored. As an `error` event it means that the schedule waits for a process that can run it.
  */
 export class ScheduleError extends KitError {
   /** @internal */

@@ -2,7 +2,7 @@ import type { MissedRuns, OverlapPolicy } from "./options.js";
 import { recordOf, timingOf } from "./record.js";
 import type { SchedulePage } from "./scripts/index.js";
 
-/** A schedule as it is stored. Instants are epoch ms. */
+/** A stored schedule. Times are epoch ms. */
 export interface ScheduleFacts {
   readonly id: string;
   /** The name of its jobs. */
@@ -19,17 +19,17 @@ export interface ScheduleFacts {
   readonly version: number;
   /** It adds no jobs until it is resumed. */
   readonly isPaused: boolean;
-  /** The next run; undefined: the schedule has ended, or is paused. */
+  /** The next run. Undefined if the schedule has ended, or is paused. */
   readonly nextAt: number | undefined;
-  /** How many jobs it will still add; undefined: there is no bound. */
+  /** How many more jobs it will add. Undefined if there is no limit. */
   readonly left: number | undefined;
 }
 
-/** The instant in a score; undefined: there is no next run. */
+/** The time in a score. Undefined if there is no next run. */
 export const instantOf = (score: string): number | undefined =>
   score === "" || score === "inf" ? undefined : Number(score);
 
-/** @throws {ScheduleError} this version cannot read it. */
+/** @throws {ScheduleError} this version cannot read the schedule. */
 export const factsOf = (id: string, field: string, score: string, name: string): ScheduleFacts => {
   const record = recordOf(id, field);
   const {

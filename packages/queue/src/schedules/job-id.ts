@@ -5,12 +5,12 @@ export const jobIdOf = (schedule: string, runAt: number): string => `${schedule}
 export interface ScheduledRun {
   /** The id of the schedule. */
   readonly schedule: string;
-  /** The instant of the run, epoch ms: what the job is about, however late it runs. */
+  /** The time of the run, in epoch ms. The job is about this time, even if it runs late. */
   readonly runAt: number;
 }
 
 /**
- * Reads from the id of a job which run of a schedule added it; undefined if its id is not of that form.
+ * Reads from a job's id which run of a schedule added the job. Undefined if the id has a different form.
  *
  * @example
  * const day = new Date(runOf(job.id)?.runAt ?? job.addedAt);

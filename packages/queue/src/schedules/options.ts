@@ -15,14 +15,14 @@ import { encodedName } from "../add/names.js";
 import { type AddOptions, addRules, type QueueOptions, queueRules } from "../options.js";
 import type { JobData, JobName } from "../work/handlers.js";
 
-/** Settings of the schedules of a queue. Those about jobs are defaults for each schedule. */
+/** Options of `createSchedules()`. The options about jobs are the defaults of each schedule. */
 export interface SchedulesOptions
   extends
     ClientOptions,
     Pick<QueueOptions, "maxPayloadBytes" | "allowEviction" | "maxAttempts" | "backoff" | "timeoutMs" | "expiresMs"> {
   /**
-   * How long `run()` waits at most until it looks for schedules that other processes have added or changed, in milliseconds, 100 to
-   * 60,000. Each look is one command, however many schedules there are.
+   * The maximum time until `run()` looks for schedules that other processes have added or changed, in milliseconds, 100 to 60,000. Each
+   * look is one command, for any number of schedules.
    *
    * @default 5000
    */
@@ -32,7 +32,7 @@ export interface SchedulesOptions
 const { maxPayloadBytes, allowEviction, prefix, deadlineMs, isolate } = queueRules;
 const { maxAttempts, backoff, timeoutMs, expiresMs } = queueRules;
 
-/** The rules of the settings that a queue has, too. */
+/** The rules of the settings that a queue has as well. */
 const sharedRules = {
   ...{ prefix, deadlineMs, isolate, maxPayloadBytes, allowEviction },
   ...{ maxAttempts, backoff, timeoutMs, expiresMs },
@@ -59,10 +59,10 @@ const jobRules = {
   expiresMs: addRules.expiresMs,
 } satisfies RulesOf<ScheduledJobOptions>;
 
-/** The fate of runs whose instants passed while no process could add their jobs. */
+/** What happens to runs whose time passed while no process could add their jobs. */
 export type MissedRuns = "skip" | "last" | "all";
 
-/** Whether a run adds a job while the job of the last run is still in the queue. */
+/** Whether a run adds a job while the job of the previous run is still in the queue. */
 export type OverlapPolicy = "allow" | "skip";
 
 /** When a schedule runs, by `everyMs` or `cron`, and the job that each run adds. */
@@ -72,50 +72,54 @@ export interface ScheduleOptions {
   /** The data of its jobs, as in `queue.add()`. */
   readonly data?: unknown;
   /**
-   * Runs at this distance, in milliseconds: at `startAt` plus a multiple of it; without `startAt` at the multiples since 1970, in UTC. So
-   * the instants are the same in every process, and neither a deploy nor a late run moves them.
+   * The interval between runs, in milliseconds. Runs are at `startAt` plus a multiple of it, or without `startAt` at its multiples since
+   * 1970 in UTC. So run times are the same in every process, and neither a deploy nor a late run shifts them.
    */
   readonly everyMs?: number | undefined;
   /**
-   * A cron expression of five fields, or six with seconds in front, as croner reads it. Needs the package `croner`. When summer time begins
-   * or ends, an expression that names hours (`30 2,14 * * *`) runs each of its times once: those that the change leaves out have one run, at
-   * the end of the gap, and one that occurs twice runs the first time. An expression that names every hour (`0,30 * * * *`) runs
-   * whenever the clock shows one of its times.
+   * A cron expression with five fields, or six with seconds first, as croner reads it. Needs the package `croner`.
+   *
+   * When daylight saving time starts or ends, an expression that names hours (`30 2,14 * * *`) runs each of its times once. Times that the
+   * clock skips have one run, at the end of the gap. A time that occurs twice runs the first time. An expression that names every hour
+   * (`0,30 * * * *`) runs whenever the clock shows one of its times.
    */
   readonly cron?: string | undefined;
-  /** The time zone of `cron`, by its IANA name. Without it UTC, so that all processes agree. */
+  /** The time zone of `cron`, as an IANA name. Without it UTC, so that all processes agree. */
   readonly timezone?: string | undefined;
-  /** No run before this instant: a Date, or epoch ms. */
+  /** No run before this time: a Date, or epoch ms. */
   readonly startAt?: number | Date | undefined;
-  /** No run after this instant: a Date, or epoch ms. */
+  /** No run after this time: a Date, or epoch ms. */
   readonly endAt?: number | Date | undefined;
-  /** The schedule ends after so many jobs. */
+  /** The schedule ends after this many jobs. */
   readonly count?: number | undefined;
   /**
-   * The fate of runs that could not begin in time, since no process ran schedules or the server was away. `"last"`: the
-   * latest one adds its job. `"all"`: each does. `"skip"`: the latest one does, if it is late by at most a minute.
+   * What happens to runs that could not start in time, because no process ran schedules or the server was unreachable.
+   *
+   * - `"last"`: the latest run adds its job.
+   * - `"all"`: every run adds its job.
+   * - `"skip"`: the latest run adds its job if it is at most one minute late.
    *
    * @default "last"
    */
   readonly missed?: MissedRuns | undefined;
   /**
-   * Whether a run adds its job while the job of the last run waits, runs, or waits for its next attempt. With `"skip"` it adds none, and
-   * the event `missed` reports it; a dead letter counts as ended. A job that runs again after a crash can still overlap with its
+   * Whether a run adds its job while the job of the previous run waits, runs, or waits for its next attempt. With `"skip"` it adds no job,
+   * and the event `missed` reports the run. A dead letter counts as ended. A job that runs again after a crash can still overlap with its
    * first handler: use a lock if that must never happen.
    *
    * @default "allow"
    */
   readonly overlap?: OverlapPolicy | undefined;
   /**
-   * Delays each job by a random time of up to this many milliseconds, so that schedules of the same instant don't start together. The
-   * instant in the id of the job stays that of the run.
+   * Delays each job by a random time up to this many milliseconds, so that schedules with the same time don't start together. The time in
+   * the job's id is still the run's time.
    *
    * @default 0
    */
   readonly jitterMs?: number | undefined;
   /**
-   * Which of two definitions holds. While old and new processes of a deploy run side by side, an `upsert` of a lower version than the
-   * stored one changes nothing. Of equal versions the last one holds.
+   * Decides which of two definitions wins. While old and new processes of a deploy run together, an `upsert` with a lower version than the
+   * stored one changes nothing. With equal versions the last one wins.
    *
    * @default 0
    */
@@ -124,7 +128,7 @@ export interface ScheduleOptions {
   readonly options?: ScheduledJobOptions | undefined;
 }
 
-/** A schedule for jobs of these types. Data that may be undefined may be left out. */
+/** A schedule for jobs of these types. You can omit data that may be undefined. */
 export type Schedule<Jobs> = {
   readonly [Name in JobName<Jobs>]: Omit<ScheduleOptions, "name" | "data"> & {
     readonly name: Name;
@@ -154,16 +158,16 @@ export const scheduleRules = {
   version: integer(0, undefined, 0),
 } satisfies RulesOf<ScheduleOptions>;
 
-/** Which page of the schedules to read. */
+/** The page of schedules to read. */
 export interface ListOptions {
   /**
-   * How many to leave out.
+   * How many schedules to skip.
    *
    * @default 0
    */
   readonly start?: number | undefined;
   /**
-   * How many, at most 100.
+   * How many schedules to read, up to 100.
    *
    * @default 20
    */
@@ -174,10 +178,10 @@ export const listRules = { start: integer(0, undefined, 0), count: integer(1, 10
 
 export type ResolvedSchedule = Resolved<typeof scheduleRules>;
 
-/** The ids of its jobs also have `@` and an instant. */
+/** The ids of its jobs add `@` and a time. */
 const maxIdLength = 100;
 
-/** @throws {TypeError | RangeError} it is not what an id of a schedule should be. */
+/** @throws {TypeError | RangeError} `id` is not a valid schedule id. */
 export const scheduleId = (id: string): void => {
   textOption("id", id, maxIdLength);
   addRules.id.check("id", id);

@@ -1,36 +1,36 @@
 import type { MissedRuns } from "./options.js";
 import { latestRun, type RunAfter } from "./times.js";
 
-/** How late the latest run may begin under `missed: "skip"`. */
+/** How late the latest run can start with `missed: "skip"`. */
 const graceMs = 60_000;
 
 /** The state of a schedule with due runs. */
 export interface Due {
-  /** The instant of its next run, which has come. */
+  /** The time of its next run, which has passed. */
   readonly at: number;
   /** The server's time. */
   readonly now: number;
   readonly missed: MissedRuns;
-  /** How many jobs are left; undefined: there is no bound. */
+  /** How many jobs are left. Undefined if there is no limit. */
   readonly left: number | undefined;
-  /** The most jobs to add now. */
+  /** The maximum number of jobs to add now. */
   readonly most: number;
-  /** The job of the last run is still there, and no other may be added. */
+  /** The job of the last run still exists, so no other job can be added. */
   readonly isBusy?: boolean;
 }
 
-/** The fate of the due runs of a schedule. */
+/** What happens to the due runs of a schedule. */
 export interface Plan {
   /** The runs whose jobs are added. */
   readonly runs: readonly number[];
-  /** The next run; it may be due, too. Infinity: the schedule ends. */
+  /** The next run, which may be due as well. Infinity if the schedule ends. */
   readonly next: number;
   readonly left: number | undefined;
-  /** Runs without a job: from the first of them until the next run with one. */
+  /** Runs without a job: from the first of them until the next run with a job. */
   readonly missed: { readonly from: number; readonly to: number } | undefined;
 }
 
-/** Decides by the policy of a schedule which of its due runs add a job. */
+/** Decides which due runs of a schedule add a job, according to its policy. */
 export const planRuns = (after: RunAfter, { at, now, missed, left = Infinity, most, isBusy }: Due): Plan => {
   const runs: number[] = [];
   let next: number | undefined = at;

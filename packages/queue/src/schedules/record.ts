@@ -5,17 +5,17 @@ import type { Timing } from "./times.js";
 
 /**
  * The field of a schedule: `version TAB revision TAB left TAB timing[ TAB last[ TAB p]]`. Its timing is JSON, which has no tab. Versions
- * without the last two parts ignore them.
+ * that don't know the last two parts ignore them.
  */
 export interface ScheduleRecord {
   readonly version: number;
-  /** Another one for each change of the schedule. */
+  /** Changes with every change of the schedule. */
   readonly revision: string;
-  /** How many jobs are left; undefined: there is no bound. */
+  /** How many jobs are left. Undefined if there is no limit. */
   readonly left: number | undefined;
-  /** As it is stored: equal timings are equal texts. */
+  /** As it is stored. Equal timings have equal texts. */
   readonly timing: string;
-  /** The instant of the last run that added a job, if `overlap` or a run on demand needs it; otherwise empty. */
+  /** The time of the last run that added a job, if `overlap` or a run on demand needs it. Otherwise empty. */
   readonly last: string;
   readonly isPaused: boolean;
 }
@@ -23,7 +23,7 @@ export interface ScheduleRecord {
 export const fieldOf = ({ version, revision, left, timing, last, isPaused }: ScheduleRecord): string =>
   [version, revision, left ?? "", timing, ...(isPaused ? [last, "p"] : last === "" ? [] : [last])].join("\t");
 
-/** Everything in one order, and what is undefined left out. */
+/** All values in one fixed order, without undefined ones. */
 export const timingText = (timing: Timing): string => {
   const { everyMs, cron, timezone, startAt, endAt, count, missed, overlap, jitterMs } = timing;
   return JSON.stringify({
@@ -34,7 +34,7 @@ export const timingText = (timing: Timing): string => {
 
 const numberRules = { version: integer(0), left: integer(0), last: integer(0) };
 
-/** @throws {ScheduleError} this version cannot read it. */
+/** @throws {ScheduleError} this version cannot read the schedule. */
 export const recordOf = (id: string, field: string): ScheduleRecord => {
   const [version = "", revision = "", left = "", timing, last = "", paused] = field.split("\t");
   if (timing === undefined) throw unreadable(id);
@@ -47,7 +47,7 @@ export const recordOf = (id: string, field: string): ScheduleRecord => {
   return { ...numbers, revision, timing, last, isPaused: paused === "p" };
 };
 
-/** @throws {ScheduleError} this version cannot read it. */
+/** @throws {ScheduleError} this version cannot read the schedule. */
 export const timingOf = (id: string, { timing }: ScheduleRecord): Timing => {
   try {
     const found = stored(id, JSON.parse(timing) as object, scheduleRules) as Timing;

@@ -8,11 +8,11 @@ import { recordOf, timingOf } from "./record.js";
 import { due, type DueSchedule, fire, maxSchedules, readSchedule } from "./scripts/index.js";
 import { runsOf } from "./times.js";
 
-/** The most jobs that one call adds, and about how many bytes. */
+/** The maximum number of jobs that one call adds, and their approximate maximum size in bytes. */
 const maxJobs = 500;
 const maxBytes = 1_024 * 1_024;
 
-/** How much later the other processes look, in case the one that adds the jobs is gone. */
+/** How much later the other processes look, in case the process that adds the jobs has died. */
 const backupMs = { least: 50, spread: 200 };
 
 /** Events of the runner. */
@@ -36,7 +36,7 @@ interface Line {
   readonly next: number;
   readonly left?: number | undefined;
   readonly runs?: readonly number[];
-  /** Empty, or as `fire.lua` has it. */
+  /** Empty, or a mode of `fire.lua`. */
   readonly mode?: "s" | "n" | "b" | "";
   readonly waitMs?: number;
 }
@@ -46,8 +46,8 @@ const lineOf = ({ id, revision, at, next, left, runs = [], mode = "", waitMs = 0
   [id, revision, at, next === Infinity ? "inf" : next, left ?? "", runs.join(), mode, waitMs].join("\t");
 
 /**
- * Adds the jobs of runs that are due. The server decides what is due, and a call adds jobs only if the schedule is still as it was read:
- * of several processes, and of repeats of a call, one adds the jobs of a run.
+ * Adds the jobs of due runs. The server decides which runs are due. A call adds jobs only if the schedule has not changed since it was
+ * read. So among several processes or repeated calls only one adds the jobs of a run.
  */
 export class Runner {
   readonly #commands: QueueCommands;
@@ -55,9 +55,9 @@ export class Runner {
   readonly #events: RunnerEvents;
   #loop: Promise<void> | undefined;
   #wake: () => void = () => undefined;
-  /** The last due runs were added by this process, so it looks first the next time, too. */
+  /** This process added the last due runs, so it looks first the next time as well. */
   #isFirst = true;
-  /** Schedules that cannot be run here, each of which was reported. */
+  /** Schedules that cannot be run here. Each of them was reported. */
   readonly #refused = new Set<string>();
 
   constructor(commands: QueueCommands, lookEveryMs: number, events: RunnerEvents) {
@@ -76,13 +76,13 @@ export class Runner {
     this.#wake();
   }
 
-  /** Resolves when the call that is under way has ended, or at the deadline. */
+  /** Resolves when the call in progress has ended, or at the deadline. */
   async stop(deadline: Deadline): Promise<void> {
     this.#wake();
     if (this.#loop) await inTime(this.#loop, { deadline });
   }
 
-  /** Adds the jobs of all runs that are due now. Resolves with their number, and in how many milliseconds the next one is due. */
+  /** Adds the jobs of all runs that are due now. Resolves with their number, and with the time until the next run in milliseconds. */
   async runDue(): Promise<{ readonly added: number; readonly nextInMs: number }> {
     const { life } = this.#commands;
     await this.#commands.open();
@@ -92,19 +92,22 @@ export class Runner {
     for (let skip = 0; ;) {
       const { now, next, found } = await this.#commands.run(due, { skip, count: maxSchedules });
       if (found.length === 0 || life.signal.aborted) return { added, nextInMs: next - now };
-      // Runs that become due meanwhile are for the next look: otherwise this one might never end.
+      // Leave runs that become due in the meantime to the next look. Otherwise this one might never end.
       const limit = (until ??= now);
       if (found.every(({ at }) => Number(at) > limit)) return { added, nextInMs: 0 };
       const fresh = found.filter(({ id, at, field }) => Number(at) <= limit && !tried.has(`${id}\n${at}\n${field}`));
       const rows = await this.#planned(fresh, now);
       for (const { found: one } of rows) tried.add(`${one.id}\n${one.at}\n${one.field}`);
-      // Those that cannot be run here stay in front of the others.
+      // Schedules that cannot be run here stay ahead of the others.
       skip += found.length - fresh.length + fresh.filter(({ id }) => this.#refused.has(id)).length;
       if (rows.length > 0) added += await this.#fire(rows, now);
     }
   }
 
-  /** Adds a job of a schedule with the server's time as its instant. Resolves with its id, if there is a schedule and it lets one in. */
+  /**
+   * Adds a job of a schedule with the server's time as its run time. Resolves with its id, or with undefined if there is no schedule or its
+   * `overlap` skips the job.
+   */
   async runNow(id: string): Promise<string | undefined> {
     for (;;) {
       const { now, field, at, isBusy } = await this.#commands.run(readSchedule, { id });
@@ -139,7 +142,7 @@ export class Runner {
       }
   }
 
-  /** Waits for the next due run, a wake-up, or the next look for what other processes have changed. */
+  /** Waits for the next due run, a wake-up, or the next look for changes by other processes. */
   async #wait(nextInMs: number): Promise<void> {
     if (this.#commands.life.isClosed) return;
     const laterMs = this.#isFirst ? 0 : backupMs.least + Math.random() * backupMs.spread;
@@ -151,7 +154,7 @@ export class Runner {
     clearTimeout(timer);
   }
 
-  /** The plans of as many schedules as one call carries. */
+  /** The plans of the schedules that fit in one call. */
   async #planned(found: readonly DueSchedule[], now: number): Promise<Row[]> {
     const rows: Row[] = [];
     let jobs = 0;

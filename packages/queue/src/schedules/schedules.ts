@@ -22,26 +22,27 @@ import { scheduleRuns, type Wanted, wantedOf } from "./wanted.js";
 /** Events of the schedules of a queue. */
 export interface SchedulesEvents {
   /**
-   * This process added the jobs of due runs. A job whose id was in the queue before is not added again, and is named, too. If the reply of
-   * the call is lost, there is no event.
+   * This process added the jobs of due runs. The event also names jobs that were not added because their id was already in the queue. If
+   * the reply of the call is lost, there is no event.
    */
   readonly added: readonly [event: { readonly schedule: string; readonly jobs: readonly string[] }];
-  /** The runs from one instant until another, both epoch ms, add no job, by the policy of the schedule. */
+  /** The runs between two times, both epoch ms, add no job, because of the schedule's policy. */
   readonly missed: readonly [event: { readonly schedule: string; readonly from: number; readonly to: number }];
   /**
-   * A background operation failed; `run()` tries again until it is closed. An outage emits one error when it begins, and one with the code
-   * `KIT_RECOVERED` when it is over. A ScheduleError: this process cannot run one schedule; emitted once for each.
+   * A background operation failed. `run()` tries again until this object is closed. An outage emits one error when it starts, and one with
+   * the code `KIT_RECOVERED` when it is over. A ScheduleError means that this process cannot run one schedule; it is emitted once per
+   * schedule.
    */
   readonly error: readonly [error: KitError];
-  /** The server may evict keys when its memory is full, as the event of the queue. */
+  /** The server can evict keys when its memory is full. Same as the event of the queue. */
   readonly evictable: readonly [event: { readonly policy: string }];
 }
 
 /** The outcome of an `upsert`. */
 export interface UpsertedSchedule {
-  /** `kept`: it was there and equal. `older`: the stored one has a higher version, and holds. */
+  /** `kept`: the stored schedule was already equal. `older`: the stored schedule has a higher version, and stays. */
   readonly outcome: "added" | "changed" | "kept" | "older";
-  /** The next run, epoch ms by the server's clock; undefined: the schedule has ended, for example since its `endAt` is past. */
+  /** The next run, in epoch ms by the server's clock. Undefined if the schedule has ended, for example because its `endAt` has passed. */
   readonly nextAt: number | undefined;
 }
 
@@ -53,11 +54,11 @@ export interface StoredSchedule extends ScheduleFacts {
 const nextCount = integer(1, 1_000);
 
 /**
- * The schedules of one queue: stores them, and adds a job for each of their runs. Made by {@link createSchedules}.
+ * The schedules of one queue. It stores them, and adds a job for each of their runs. Create it with {@link createSchedules}.
  *
- * A run has its instant by the schedule alone, and the server's clock decides whether it is due. Its job is an ordinary job of the queue
- * with the id `SCHEDULE@INSTANT`; whether it fails does not matter to the schedule. The job is added in one step with the next run, so each
- * run adds its job once, however many processes run schedules and whenever one of them dies.
+ * Run times depend on the schedule alone, and the server's clock decides whether a run is due. Its job is an ordinary job of the queue with
+ * the id `SCHEDULE@INSTANT`. A failed job does not affect the schedule. The job and the next run are stored in one step. So each run adds
+ * its job once, however many processes run schedules, and even if one of them dies.
  */
 export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   extends TypedEmitter<SchedulesEvents>
@@ -89,19 +90,19 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   }
 
   /**
-   * Adds a schedule, or changes the one of this id. An equal one stays as it is, so that every process can call this when it starts. A new
-   * timing holds from now on and begins its `count` anew. If a run is due already and has not added its job, the new timing holds from that
-   * run on; the late runs are treated as `missed` says. With a change of anything else the next run stays.
+   * Adds a schedule, or changes the schedule of this id. An equal schedule stays unchanged, so every process can call this when it starts.
+   * A new timing applies immediately, and restarts its `count`. If a run is due but has not added its job yet, the new timing applies from
+   * that run; `missed` decides about late runs. A change of anything else keeps the next run.
    *
-   * A schedule that has ended stays, without a next run, until it is removed: a restart does not begin it again. One whose `endAt` is past
-   * has ended when it is added.
+   * A schedule that has ended stays, without a next run, until you remove it, so a restart does not start it again. A schedule whose
+   * `endAt` has passed has ended when it is added.
    *
    * @throws {JobPayloadError} the data cannot be stored, or is larger than `maxPayloadBytes`.
    * @throws {ScheduleError} there is a `cron`, and croner is not installed.
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
-   * @throws {QueueEvictionError} the server may evict jobs.
-   * @throws {TypeError | RangeError} a part of the schedule is not what it should be, or it can never run: there is no instant of its `cron`,
-   * or none between `startAt` and `endAt`.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
+   * @throws {QueueEvictionError} the server can evict jobs.
+   * @throws {TypeError | RangeError} a part of the schedule is invalid, or it can never run: its `cron` matches no time, or no time between
+   *   `startAt` and `endAt`.
    *
    * @example
    * await schedules.upsert("nightly", { cron: "0 3 * * *", timezone: "Europe/Berlin", name: "report", data: {} });
@@ -121,7 +122,7 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   /**
    * Removes a schedule. Resolves with whether there was one. Jobs that it has added stay.
    *
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
    */
   async remove(id: string): Promise<boolean> {
     scheduleId(id);
@@ -138,11 +139,11 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   }
 
   /**
-   * Pauses a schedule: it adds no jobs until `resume()`, also if it is upserted meanwhile. Jobs that it has added stay. Resolves with
-   * whether there is one.
+   * Pauses a schedule: it adds no jobs until `resume()`, even if you upsert it. Jobs that it has added stay. Resolves with whether there is
+   * one.
    *
-   * @throws {ScheduleError} a newer version has stored it.
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+   * @throws {ScheduleError} a newer version has stored the schedule.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
    */
   async pause(id: string): Promise<boolean> {
     scheduleId(id);
@@ -150,10 +151,11 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   }
 
   /**
-   * Lets a paused schedule go on with its first run from now on. It adds no job for runs in between. Resolves with whether there is one.
+   * Resumes a paused schedule. It continues with its first run from now on, and adds no jobs for the runs in between. Resolves with whether
+   * there is one.
    *
    * @throws {ScheduleError} croner is not installed, or a newer version has stored the schedule.
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
    */
   async resume(id: string): Promise<boolean> {
     scheduleId(id);
@@ -161,13 +163,13 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   }
 
   /**
-   * Adds a job of a schedule now, with the id `SCHEDULE@NOW`. The next run and the `count` stay as they are, and a paused or ended
-   * schedule stays so. Resolves with the id of the job; undefined if there is no schedule, or if its `overlap` is `"skip"` and the job of
-   * its last run is still in the queue.
+   * Adds a job of a schedule now, with the id `SCHEDULE@NOW`. The next run and the `count` don't change, and a paused or ended schedule
+   * stays paused or ended. Resolves with the job's id. Resolves with undefined if there is no schedule, or if its `overlap` is `"skip"` and
+   * the job of its last run is still in the queue.
    *
-   * @throws {ScheduleError} a newer version has stored it.
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again can add another job.
-   * @throws {QueueEvictionError} the server may evict jobs.
+   * @throws {ScheduleError} a newer version has stored the schedule.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. A repeated call can add another job.
+   * @throws {QueueEvictionError} the server can evict jobs.
    */
   async runNow(id: string): Promise<string | undefined> {
     scheduleId(id);
@@ -178,9 +180,9 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   }
 
   /**
-   * Reads one schedule, with the data of its jobs; undefined if there is none.
+   * Reads one schedule, with the data of its jobs. Undefined if there is none.
    *
-   * @throws {ScheduleError} a newer version has stored it.
+   * @throws {ScheduleError} a newer version has stored the schedule.
    * @throws {KitUnavailableError} no server answered in time.
    */
   async get(id: string): Promise<StoredSchedule | undefined> {
@@ -195,11 +197,11 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   }
 
   /**
-   * Reads schedules in the order of their next runs, without data; those that have ended come last.
+   * Reads schedules in the order of their next runs, without data. Ended and paused schedules come last.
    *
    * @throws {ScheduleError} a newer version has stored one of them.
    * @throws {KitUnavailableError} no server answered in time.
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {TypeError | RangeError} an option is invalid.
    */
   async list(options: ListOptions = {}): Promise<ScheduleFacts[]> {
     const page = resolve("options", options, listRules);
@@ -213,13 +215,13 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   }
 
   /**
-   * Computes the instants of the next runs, in epoch ms. The first of them may be past: then it is due. Fewer than `count`: the schedule
-   * ends. None: it has ended, or there is none of this id.
+   * Computes the times of the next runs, in epoch ms. A first time in the past means that the run is due. Fewer than `count` times mean
+   * that the schedule ends. An empty array means that the schedule has ended, or does not exist.
    *
-   * @param count how many, at most 1,000.
+   * @param count how many, up to 1,000.
    * @throws {ScheduleError} croner is not installed, or a newer version has stored the schedule.
    * @throws {KitUnavailableError} no server answered in time.
-   * @throws {TypeError | RangeError} an argument is not what it should be.
+   * @throws {TypeError | RangeError} an argument is invalid.
    */
   async next(id: string, count = 1): Promise<number[]> {
     scheduleId(id);
@@ -237,8 +239,8 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   }
 
   /**
-   * Adds the jobs of the runs that are due, at their instants, until `close()`. Any number of processes may do so, and one is
-   * enough: each run adds its job once. Calling it again does nothing.
+   * Adds the jobs of runs when they are due, until `close()`. One process is enough, but any number can call it: each run adds its job
+   * once. Calling it again does nothing.
    */
   run(): void {
     this.#life.assertOpen();
@@ -246,11 +248,11 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   }
 
   /**
-   * Adds the jobs of the runs that are due now, once, and resolves with their number: for a process that something else starts at
-   * times, instead of `run()`.
+   * Adds the jobs of the runs that are due now, once. Resolves with their number. Use it instead of `run()` in a process that something
+   * else starts periodically.
    *
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
-   * @throws {QueueEvictionError} the server may evict jobs.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
+   * @throws {QueueEvictionError} the server can evict jobs.
    */
   async runDue(): Promise<number> {
     return await this.#life.call(
@@ -261,9 +263,9 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   }
 
   /**
-   * Closes this object, within `timeoutMs`. The schedules stay. The client stays open. Idempotent: the options of the first call hold.
+   * Closes this object, within `timeoutMs`. The schedules stay. The client stays open. Idempotent: the options of the first call apply.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   * @throws {TypeError | RangeError} an option is invalid. Nothing else throws.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#life.close(options, async (deadline) => {
@@ -272,7 +274,7 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
     });
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
@@ -328,22 +330,26 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
     return this.#life.call(`queue.schedules.${operation}`, () => ({ queue: this.queue, schedule }), run);
   }
 
-  /** A call whose result traces do not show. */
+  /** A call whose result traces don't show. */
   #privateCall<T>(operation: string, schedule: string, run: () => Promise<T>): Promise<T> {
     return this.#life.privateCall(`queue.schedules.${operation}`, () => ({ queue: this.queue, schedule }), run);
   }
 }
 
-/** The first run of a new timing: a run of the former one that is due already, within the new bounds; otherwise the first one from now on. */
+/**
+ * The first run of a new timing. If a run of the old timing is due and within the new bounds, this run, otherwise the first run from now
+ * on.
+ */
 const firstRun = ({ after, startAt = 0, endAt = Infinity }: Wanted, now: number, due = Infinity): number | undefined =>
   due <= now && due >= startAt && due <= endAt ? due : after(now);
 
 /**
- * Makes the schedules of the queue of this name, on one Redis. Any number of processes may change and run them.
+ * Creates the schedules of a queue. Any number of processes can change and run them.
  *
- * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, never blocked.
+ * `redis` is a client from `connect()` of `@kit/core`, from ioredis, or from `fromNodeRedis()`. The schedules never close or block this
+ * client.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.
  *
  * @example

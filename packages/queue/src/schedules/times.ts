@@ -7,10 +7,10 @@ export type Timing = Pick<
 > &
   Partial<Pick<ResolvedSchedule, "overlap" | "jitterMs">>;
 
-/** The first run after an instant, both in epoch ms; undefined: there is none. */
+/** The first run after a time, both in epoch ms. Undefined if there is none. */
 export type RunAfter = (at: number) => number | undefined;
 
-/** The latest instant that a Date can have. */
+/** The latest time that a Date can have. */
 const latestMs = 8.64e15;
 
 const dayMs = 86_400_000;
@@ -20,8 +20,8 @@ const everyAfter = (everyMs: number, base: number): RunAfter => {
 };
 
 /**
- * The runs of an expression, which croner alone reads. Each time that it names has one run, at the first instant at which the clock of the
- * zone shows that time or has passed it. An expression that names every hour of the day runs whenever the clock shows one of its times.
+ * The runs of an expression, which only croner parses. Each time in the expression has one run, when the clock of the zone first shows that
+ * time or has passed it. An expression that names every hour of the day runs whenever the clock shows one of its times.
  *
  * @throws {Error} croner is not installed, or refuses the expression. It refuses a time zone when it computes a run.
  */
@@ -30,7 +30,7 @@ const cronAfter = async (cron: string, timezone: string, startAt: number): Promi
   const isHourly = !new CronPattern(cron).hour.includes(0);
   const job = new Cron(cron, { ...(isHourly ? { timezone } : { utcOffset: 0 }), paused: true });
   const nextOf = (at: number): number | undefined => job.nextRun(new Date(at))?.getTime();
-  /** The time that the clock shows, to the second, as the instant at which a clock in UTC shows it. */
+  /** The time that the clock shows, to the second, converted as if it were UTC. */
   const shownAt = (at: number): number => {
     const { year, month, day, hour, minute, second } = new CronDate(new Date(at), timezone);
     return Date.UTC(year, month, day, hour, minute, second);
@@ -69,13 +69,13 @@ export const runsOf = async ({ everyMs, cron, timezone, startAt = 0, endAt = lat
   };
 };
 
-/** A run, and the one after it. */
+/** A run, and the run after it. */
 export interface RunAndNext {
   readonly run: number;
   readonly next: number | undefined;
 }
 
-/** The latest run until an instant, by bisection; `run` is one of them. */
+/** The latest run until a time, by bisection. `run` is one of the runs. */
 export const latestRun = (after: RunAfter, run: number, until: number): RunAndNext => {
   const isUntil = (next: number | undefined): next is number => next !== undefined && next <= until;
   let low = run;

@@ -5,7 +5,7 @@ import type { ResolvedSchedule } from "./options.js";
 import { type ScheduleRecord, timingText } from "./record.js";
 import { type RunAfter, runsOf, type Timing } from "./times.js";
 
-/** A schedule in the form in which it is stored. */
+/** A schedule in its stored form. */
 export interface Wanted extends Pick<ScheduleRecord, "version" | "timing"> {
   readonly count: number | undefined;
   readonly startAt: number | undefined;
@@ -19,7 +19,7 @@ const isMissing = (error: unknown): boolean => {
   return code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND";
 };
 
-/** `isNew`: the caller gave the expression just now, and gets a RangeError. */
+/** `isNew`: the caller has just passed the expression, and gets a RangeError. */
 export const scheduleRuns = async (id: string, timing: Timing, isNew = false): Promise<RunAfter> => {
   try {
     const after = await runsOf(timing);
@@ -34,7 +34,7 @@ export const scheduleRuns = async (id: string, timing: Timing, isNew = false): P
 };
 
 /**
- * Checks a schedule as far as that is possible without the server, and brings it into the form in which it is stored.
+ * Checks a schedule as far as possible without the server, and converts it to its stored form.
  *
  * @throws {JobPayloadError | ScheduleError | TypeError | RangeError} as `upsert`.
  */

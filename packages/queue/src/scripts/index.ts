@@ -26,11 +26,11 @@ import watchSource from "./watch.lua";
 /** The layout of the data that this version writes. */
 export const layout = 1;
 
-/** The most jobs that one call of `add`, of `step` and of `redrive` carries. */
+/** The maximum number of jobs in one call of `add`, `step` and `redrive`. */
 export const maxAdded = 1_000;
 export const maxEnded = 500;
 export const maxRedriven = 100;
-/** The most outcomes that one call requests. */
+/** The maximum number of outcomes that one call requests. */
 export const maxWanted = 100;
 
 const lines = (text: unknown): string[] => {
@@ -43,7 +43,7 @@ const cancelledMark = "\tcancelled";
 /** Members of `leases` that their worker no longer has. */
 interface LostLeases {
   readonly lost: readonly string[];
-  /** Those whose jobs were cancelled. */
+  /** The members whose jobs were cancelled. */
   readonly cancelled: readonly string[];
 }
 
@@ -58,7 +58,7 @@ const lostOf = (text: unknown): LostLeases => {
   return { lost: all.map((line) => line.split("\t", 1)[0] ?? ""), cancelled };
 };
 
-/** Refuses data of a newer layout. Replies with the server's time in epoch ms. */
+/** Rejects data of a newer layout. Replies with the server's time in epoch ms. */
 export const open = defineScript({
   name: "queue.open",
   source: openSource,
@@ -74,7 +74,7 @@ export interface AddReply {
   readonly now: number;
   /** The server has lost the data of the queue. */
   readonly isLost?: boolean;
-  /** For each job of an `addOnce` or with a key, in order; undefined: the answer is no longer stored. */
+  /** An answer for each job of an `addOnce` or with a key, in order. Undefined if the answer is no longer stored. */
   readonly answers: readonly (AddedOnce | undefined)[];
 }
 
@@ -105,7 +105,7 @@ export interface Reclaimed {
   readonly member: string;
   readonly crashes: number;
   readonly isDead: boolean;
-  /** The job was removed before. */
+  /** The job was removed earlier. */
   readonly isGone: boolean;
 }
 
@@ -115,19 +115,19 @@ export interface StepReply {
   readonly blobs: readonly Buffer[];
   /** Their entries. */
   readonly entries: readonly string[];
-  /** Their records in `failures`, empty for jobs without one. No list at all if no job has one. */
+  /** Their records in `failures`, empty for jobs without one. An empty list if no job has a record. */
   readonly records: readonly string[];
-  /** Members of ended jobs whose leases had been revoked: their ends are refused. */
+  /** Members of ended jobs whose leases had been revoked. The server refuses their ends. */
   readonly refused: readonly string[];
-  /** Those of them whose jobs were cancelled. */
+  /** The refused members whose jobs were cancelled. */
   readonly cancelled: readonly string[];
-  /** Leases that ended without their holder, and what became of their jobs. */
+  /** Leases that ended without their holder, and what happened to their jobs. */
   readonly reclaimed: readonly Reclaimed[];
-  /** The server's time in epoch microseconds; 0: the queue is idle, and the step did not request the time. */
+  /** The server's time in epoch microseconds. 0 if the queue is idle and the step did not request the time. */
   readonly nowMicros: number;
   /**
-   * When the next delayed job is due and the next lease ends, in epoch ms of the server. Infinity: there is none; undefined: the step
-   * did not look.
+   * When the next delayed job is due and when the next lease ends, in epoch ms of the server. Infinity if there is none. Undefined if the
+   * step did not look.
    */
   readonly nextDue: number | undefined;
   readonly nextEnd: number | undefined;
@@ -136,11 +136,11 @@ export interface StepReply {
   /** The step left ready jobs to idle workers. */
   readonly isMore: boolean;
   /**
-   * When the next ready job may begin, in epoch ms of the server, if only time keeps it from that; otherwise Infinity. Undefined: the queue
+   * When the next ready job can start, in epoch ms of the server, if only time holds it back. Otherwise Infinity. Undefined if the queue
    * has no limits. With limits a step takes no jobs ahead.
    */
   readonly nextStart: number | undefined;
-  /** No job may begin: the queue is paused, or a handler threw a RateLimitError. */
+  /** No job can start: the queue is paused, or a handler threw a RateLimitError. */
   readonly isStopped: boolean;
   /** How many dead letters of the last hour were dropped to make room. */
   readonly droppedYoung: number;
@@ -201,7 +201,7 @@ const stepKeys = [
   "named",
 ] as const;
 
-/** The one call of a worker. Its take id makes it safe to lose a reply: `recover` returns the jobs that the reply carried. */
+/** The only call of a worker. Its take id makes a lost reply safe: `recover` returns the jobs that were in the reply. */
 export const step = defineScript({
   name: "queue.step",
   source: [
@@ -248,7 +248,7 @@ export const heartbeat = defineScript({
   },
 });
 
-/** Records that a handler is about to run a job which has one crash left. Replies with whether the lease is still held. */
+/** Records that a handler is about to run a job that has one crash left. Replies with whether the lease is still held. */
 export const begin = defineScript({
   name: "queue.begin",
   source: [entriesSource, beginSource],
@@ -258,7 +258,7 @@ export const begin = defineScript({
   reply: (raw): boolean => Number(raw) === 1,
 });
 
-/** Returns jobs to the front of the queue. Replies with how many. */
+/** Returns jobs to the front of the queue. Replies with their number. */
 export const handBack = defineScript({
   name: "queue.handBack",
   source: [entriesSource, readySource, bucketSource, namesSource, eventsSource, handBackSource],
@@ -268,7 +268,7 @@ export const handBack = defineScript({
   reply: Number,
 });
 
-/** Undoes a take whose reply was lost. Replies with the number of jobs that went back. */
+/** Undoes a take whose reply was lost. Replies with the number of returned jobs. */
 export const recover = defineScript({
   name: "queue.recover",
   source: [entriesSource, readySource, takesSource, bucketSource, namesSource, eventsSource, recoverSource],
@@ -278,7 +278,7 @@ export const recover = defineScript({
   reply: Number,
 });
 
-/** A dead letter as it is stored. */
+/** A stored dead letter. */
 export interface StoredLetter {
   readonly id: string;
   readonly diedAt: number;
@@ -305,7 +305,7 @@ export const letters = defineScript({
   },
 });
 
-/** Moves dead letters back to the queue, or drops them. Replies with how many, and when the operation began. */
+/** Moves dead letters back to the queue, or drops them. Replies with their number, and with the start time of the operation. */
 export const redrive = defineScript({
   name: "queue.redrive",
   source: [entriesSource, readySource, deadSource, eventsSource, redriveSource],
@@ -319,8 +319,8 @@ export const redrive = defineScript({
 });
 
 /**
- * Reads outcomes of jobs: `jJSON` or `bBYTES` of a job that is done, `xRECORD` of one that failed for good; or `waiting`, `gone`,
- * `later`, see `outcomes.lua`.
+ * Reads outcomes of jobs: `jJSON` or `bBYTES` if the job is done, `xRECORD` if it became a dead letter, or `waiting`, `gone`, `later`; see
+ * `outcomes.lua`.
  */
 export const outcomes = defineScript({
   name: "queue.outcomes",

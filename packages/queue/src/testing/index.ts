@@ -20,7 +20,7 @@ import type { Worker } from "../work/worker.js";
 
 export type { QueueAddress };
 
-/** A job that a queue has, whatever its state. */
+/** A job in a queue, in any state. */
 export interface AddedJob {
   readonly id: string;
   readonly name: string;
@@ -31,7 +31,7 @@ export interface AddedJob {
 
 const deadlineMs = 5_000;
 
-/** Reads all jobs of a queue: ready, delayed, active and dead ones, in no particular order. For small queues, in tests. */
+/** Reads all jobs of a queue (ready, delayed, active and dead) in no particular order. For small queues, in tests. */
 export const addedJobs = async (redis: RedisLike, address: QueueAddress): Promise<AddedJob[]> => {
   const { jobs } = checkedAddress(address).keys;
   const call = { ...reading("Reading the jobs of a queue", Deadline.in(deadlineMs)), bytes: true };
@@ -45,9 +45,9 @@ export const addedJobs = async (redis: RedisLike, address: QueueAddress): Promis
 };
 
 /**
- * Resolves with the one job of a queue that has this name and data.
+ * Resolves with the only job of a queue that has this name and data.
  *
- * @param data compared as JSON leaves it. Without it any data matches.
+ * @param data compared after a JSON round trip. Without it any data matches.
  * @throws {Error} there is no such job, or there are several.
  *
  * @example
@@ -76,7 +76,7 @@ const plain = (data: unknown): unknown => {
 };
 
 /**
- * A clock that only `advance()` moves. {@link drain} measures the time limits of handlers by it. Delays and leases use the server's
+ * A clock that only `advance()` moves. {@link drain} measures the time limits of handlers with it. Delays and leases use the server's
  * clock.
  *
  * @example
@@ -96,7 +96,7 @@ export class ManualClock {
   }
 
   /**
-   * Lets this many milliseconds pass. Time limits that end in this time end now, in order.
+   * Advances the clock by this many milliseconds. Time limits that end in this period end now, in order.
    *
    * @throws {TypeError | RangeError} `ms` is not an integer from 0.
    */
@@ -120,9 +120,9 @@ export class ManualClock {
   };
 }
 
-/** The outcome of a drain. */
+/** The result of `drain()`. */
 export interface Drained {
-  /** Names of jobs that are done, in order. */
+  /** Names of the jobs that are done, in order. */
   readonly completed: readonly string[];
   /** Attempts that failed, and jobs that the handlers cannot run. */
   readonly failed: readonly { readonly name: string; readonly error: unknown }[];
@@ -134,8 +134,8 @@ const drainRules = {
 };
 
 /**
- * Runs all ready jobs of a queue one after the other, including jobs that these add. Resolves once none is left. Delayed jobs, and failed
- * or snoozed jobs that wait for their next attempt, stay, and so do jobs of a paused name.
+ * Runs all ready jobs of a queue one after the other, including jobs that they add. Resolves once none is left. Delayed jobs stay, and so
+ * do jobs that wait for their next attempt or whose name is paused.
  *
  * @param options `clock`: measures the time limits of handlers instead of real time.
  * @throws {Error} it took longer than `timeoutMs` (10,000), in real time. Its `cause` is the last error of the worker, if any.

@@ -26,18 +26,19 @@ export interface MirroredWorker {
 interface Host {
   readonly leases: JobLeases;
   readonly leaseMs: number;
-  /** The thread ended by itself. */
+  /** The thread stopped unexpectedly. */
   readonly ended: (cause: unknown) => void;
   /** Leases were taken since the thread last got all members. */
   hasNew: boolean;
 }
 
-/** The thread of this process; undefined while no worker uses it. */
+/** The thread of this process. Undefined while no worker uses it. */
 let current: HeartbeatThread | undefined;
 
 /**
  * Lets the thread of this process renew the leases of a worker whenever the main loop is blocked. The first worker starts the thread, and
- * the last one that leaves ends it. It keeps no process alive. If it ends by itself, the worker reports that, and its loop goes on alone.
+ * the last worker to leave stops it. The thread does not keep the process alive. If it stops unexpectedly, the worker reports this, and its
+ * main loop renews the leases alone.
  *
  * @throws {Error} ioredis cannot be found, or the thread cannot be started.
  */
@@ -69,12 +70,12 @@ const targetOf = (redis: RedisLike, options: ThreadOptions): Target => {
   return { nodes: client.nodes("master").map(({ options: { host, port } }) => ({ host, port })), options };
 };
 
-/** The clock of all threads, in milliseconds, and how far our own is ahead of it. */
+/** The clock of all threads, in milliseconds, and how far our own clock is ahead of it. */
 const sharedMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 const aheadMs = performance.now() - sharedMs();
 
 /**
- * The thread has renewed these, and found that others were cancelled. Not all that are held: it does not know those of a reply that came in
+ * The thread has renewed some leases, and found that the jobs of others were cancelled. It does not know leases from a reply that arrived
  * during the block.
  */
 const settle = (
@@ -141,7 +142,7 @@ class HeartbeatThread {
         if (!this.#hosts.delete(number)) return;
         this.#send({ worker: number, leave: true });
         this.#arm();
-        // The thread ends itself: to terminate one that loads ioredis takes seconds.
+        // The thread ends itself, because terminating a thread that loads ioredis takes seconds.
         if (this.#hosts.size === 0 && current === this) current = undefined;
       },
     };
@@ -155,7 +156,7 @@ class HeartbeatThread {
     Atomics.store(this.#turnedAt, 0, process.hrtime.bigint() / 1_000n);
   }
 
-  /** Twenty times in the shortest lease the main loop says that it turns, and which leases have not ended meanwhile. */
+  /** Twenty times per shortest lease, the main loop reports that it is running, and which leases have not ended. */
   #arm(): void {
     clearInterval(this.#timer);
     if (this.#hosts.size === 0) return;
@@ -183,7 +184,7 @@ class HeartbeatThread {
     }
   }
 
-  /** The loop goes on with its own heartbeats. The next worker starts another thread. */
+  /** The loop continues with its own heartbeats. The next worker starts another thread. */
   #onExit(failure: unknown): void {
     clearInterval(this.#timer);
     if (current === this) current = undefined;

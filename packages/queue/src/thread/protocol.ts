@@ -2,16 +2,16 @@ import type { MessagePort } from "node:worker_threads";
 
 /** How the thread connects. */
 export interface Target {
-  /** Some nodes of the Cluster; undefined: a single server. */
+  /** Some nodes of the Cluster. Undefined for a single server. */
   readonly nodes?: readonly object[];
-  /** Of ioredis. */
+  /** Options of ioredis. */
   readonly options: object;
 }
 
 /** The data that the thread gets at its start. */
 export interface ThreadData {
   readonly port: MessagePort;
-  /** The one value: when the main loop last turned, in microseconds of `process.hrtime`, which all threads share. */
+  /** Its only value: when the main loop last turned, in microseconds of `process.hrtime`, which all threads share. */
   readonly turnedAt: BigInt64Array;
   /** The path of ioredis. */
   readonly ioredis: string;
@@ -28,10 +28,10 @@ export interface Registration {
   readonly maxBlockedMs: number;
 }
 
-/** To the thread, about the worker of this number. */
+/** A message to the thread about the worker of this number. */
 export type Request =
   | { readonly worker: number; readonly register: Registration }
-  /** Members of `leases` that it holds now, one per line; `isAll`: and no others. */
+  /** Members of `leases` that it holds now, one per line. `isAll`: it holds no others. */
   | { readonly worker: number; readonly members: string; readonly isAll: boolean }
   | { readonly worker: number; readonly leave: true };
 
@@ -40,7 +40,7 @@ export interface Renewal {
   readonly worker: number;
   /** When the call was sent, in milliseconds of `process.hrtime`. */
   readonly sentAt: number;
-  /** The members that were still there, and those whose jobs were cancelled; one per line. */
+  /** The members that still existed, and the members whose jobs were cancelled, one per line. */
   readonly renewed: string;
   readonly cancelled: string;
 }

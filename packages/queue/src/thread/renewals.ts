@@ -1,10 +1,10 @@
 import type { Registration, Request, ThreadData } from "./protocol.js";
 
 /**
- * Runs in the thread: renews the leases of each worker while the main loop is blocked. Its text is passed to the thread, so it may
- * use nothing from outside but `load`, the thread's `require`.
+ * Runs in the thread: renews the leases of each worker while the main loop is blocked. Its text is passed to the thread, so it can use
+ * nothing from outside except `load`, the thread's `require`.
  *
- * A look at the time and at the messages is all that it does while the main loop turns.
+ * While the main loop turns, it only checks the time and its messages.
  */
 export const renewals = (load: (id: string) => unknown): void => {
   interface Client {
@@ -30,9 +30,9 @@ export const renewals = (load: (id: string) => unknown): void => {
   const { Redis, Cluster } = load(ioredis) as { readonly Redis: Make; readonly Cluster: Make };
   const workers = new Map<number, Served>();
   const clients = new Map<string, Shared>();
-  /** In milliseconds of the clock that all threads share. */
+  /** The time in milliseconds of the clock that all threads share. */
   const nowMs = (): number => Number(process.hrtime.bigint()) / 1e6;
-  /** The most leases of one call, as `heartbeat.lua` takes them. */
+  /** The maximum number of leases in one call, as `heartbeat.lua` accepts them. */
   const mostMembers = 500;
 
   const clientOf = ({ target: { nodes, options } }: Registration): Shared => {
@@ -121,7 +121,7 @@ export const renewals = (load: (id: string) => unknown): void => {
       const renewed = members.filter((one) => !gone.has(one)).join("\n");
       port.postMessage({ worker: number, sentAt, renewed, cancelled: cancelled.join("\n") });
     } catch {
-      // The next look tries again. If none succeeds, the leases end, as those of a process that died.
+      // The next look tries again. If none succeeds, the leases expire, as if the process had died.
     } finally {
       worker.isRenewing = false;
     }

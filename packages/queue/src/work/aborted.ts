@@ -4,7 +4,7 @@ const mostErrors = 100;
 
 /**
  * Whether an error reports an abort: it is the reason of the signal, has a name or code that libraries use, or one of its causes or members
- * reports one. Looks at up to 100 errors. Throws if an error throws when it is read.
+ * reports an abort. Looks at up to 100 errors. Throws if an error throws when it is read.
  */
 export const reportsAbort = (error: unknown, reason: unknown): boolean => {
   const found = new Set<unknown>([error]);

@@ -5,9 +5,9 @@ import { cancelledChannel } from "../keys.js";
 import type { JobLeases } from "./leases.js";
 
 /**
- * Looks at a lease as soon as its job is cancelled. A message is a hint: the reply to the heartbeat decides, and the next one finds what
- * a lost message did not tell. Listens beside the caller's client, not beside the connection of the worker, so that workers share one
- * connection. Returns a function that ends this.
+ * Checks a lease as soon as its job is cancelled. A message is only a hint: the reply to the heartbeat decides, and the next heartbeat
+ * finds a cancel whose message was lost. Listens on a connection of the caller's client instead of the worker's, so that workers share one
+ * connection. Returns a function that stops this.
  */
 export const followCancels = (
   redis: RedisLike,

@@ -1,6 +1,6 @@
 import { type Deadline, settled } from "@kit/core/toolkit";
 
-/** A condition that becomes true later. Code that may change it calls `look()`. */
+/** A condition that becomes true later. Code that can change it calls `look()`. */
 export class Condition {
   readonly #isSo: () => boolean;
   readonly #waiting = new Set<() => void>();
@@ -9,7 +9,7 @@ export class Condition {
     this.#isSo = isSo;
   }
 
-  /** Resolves once it is true, or at the deadline. */
+  /** Resolves once the condition is true, or at the deadline. */
   async until(deadline: Deadline): Promise<void> {
     if (this.#isSo()) return;
     await settled<void>(

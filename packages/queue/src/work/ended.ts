@@ -2,17 +2,17 @@ import { type Ending, takeFrom } from "./endings.js";
 
 /** The ended jobs of a worker that the server has not confirmed yet, in the order in which they ended. */
 export class EndedJobs {
-  /** Those that wait for the next step. */
+  /** The jobs that wait for the next step. */
   readonly #waiting: Ending[] = [];
   readonly #onAdded: () => void;
   unconfirmed = 0;
 
-  /** `onAdded`: an end can be sent. */
+  /** `onAdded`: a job can be sent. */
   constructor(onAdded: () => void) {
     this.#onAdded = onAdded;
   }
 
-  /** How many wait to be sent. */
+  /** How many jobs wait to be sent. */
   get waiting(): number {
     return this.#waiting.length;
   }
@@ -25,12 +25,12 @@ export class EndedJobs {
     else this.#queue(ending);
   }
 
-  /** Those of the next step. */
+  /** Takes the jobs of the next step. */
   take(): readonly Ending[] {
     return takeFrom(this.#waiting);
   }
 
-  /** The step failed. If it may have arrived, the next one is a repeat. */
+  /** The step failed. If it may have arrived, the next step is a repeat. */
   putBack(endings: readonly Ending[], isRepeat: boolean): void {
     this.#waiting.unshift(...endings);
     if (isRepeat) for (const { job } of endings) job.isRepeat = true;

@@ -8,26 +8,28 @@ import type { TakenJob } from "./taken.js";
 export interface Ending {
   readonly job: TakenJob;
   readonly verdict: "done" | "dead" | number;
-  /** Its record for `failures`. Of one that is done: empty, or `e` if it expired. */
+  /** Its record for `failures`. For a job that is done: empty, or `e` if it expired. */
   readonly record: string;
   readonly error: unknown;
-  /** It is tried again without an attempt. */
+  /** It is tried again without counting an attempt. */
   readonly isSnoozed?: boolean;
   /** It is done without having run: no worker took it in time. */
   readonly isExpired?: boolean;
-  /** No job of the queue begins until then. */
+  /** No job of the queue starts until this job is tried again. */
   readonly isHeld?: boolean;
   /** The value that its handler returned. */
   readonly result?: unknown;
-  /** The outcome for its caller, as `outcomes.lua` returns it; undefined if no call waits for it. */
+  /** The outcome for its caller, as `outcomes.lua` returns it. Undefined if no call waits for it. */
   readonly outcome?: string | Buffer | undefined;
 }
 
-/** The most jobs of a call that the server ends one by one: failed or called ones, those with an id of their caller or a successor. */
+/**
+ * The maximum number of jobs in a call that the server ends one by one: failed or called jobs, and jobs with a caller's id or a successor.
+ */
 const maxOthers = 100;
 const maxOutcomeBytes = 1_024 * 1_024;
 
-/** Takes the ended jobs that one step can carry from the front of `waiting`. */
+/** Takes the ended jobs that fit in one step from the front of `waiting`. */
 export const takeFrom = (waiting: Ending[]): Ending[] => {
   let others = 0;
   let bytes = 0;
@@ -39,7 +41,7 @@ export const takeFrom = (waiting: Ending[]): Ending[] => {
   return waiting.splice(0, Math.min(last < 0 ? maxEnded : last, maxEnded));
 };
 
-/** The operands of `step.lua` that end these jobs. `prefix` is that of the keys and channels. */
+/** The operands of `step.lua` that end these jobs. `prefix` is the prefix of keys and channels. */
 export const operandsOf = (
   endings: readonly Ending[],
   prefix: string,
@@ -68,7 +70,7 @@ const answerTo = ({ job, outcome }: Ending, prefix: string, callers: string[]): 
   return typeof outcome === "string" ? head + outcome : Buffer.concat([Buffer.from(head), outcome]);
 };
 
-/** Whether the server may end the job together with others. */
+/** Whether the server can end the job together with others. */
 const isSimple = ({ job, verdict, record, outcome }: Ending): boolean =>
   verdict === "done" && record === "" && outcome === undefined && !job.header.keepsLast && isMade(job.id);
 

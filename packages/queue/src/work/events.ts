@@ -1,36 +1,39 @@
 import type { KitError } from "@kit/core";
 import type { AnyJob, AnyJobs } from "./handlers.js";
 
-/** Events of a worker. Those about the end of a job are emitted once the server has recorded it. */
+/** Events of a worker. Events about the end of a job are emitted once the server has recorded it. */
 export interface WorkerEvents<Jobs = AnyJobs> {
   /** The handler succeeded, and the job is done. */
   readonly completed: readonly [event: { readonly job: AnyJob<Jobs> }];
-  /** An attempt failed. The job is tried again after `retryInMs`; undefined: it is dead. */
+  /** An attempt failed. The job runs again after `retryInMs`. If `retryInMs` is undefined, the job is dead. */
   readonly failed: readonly [
     event: { readonly job: AnyJob<Jobs>; readonly error: unknown; readonly retryInMs: number | undefined },
   ];
   /**
-   * A handler threw a SnoozeError, or this worker cannot run the job and passes it on (JobRefusedError): no attempt. The job is tried again
-   * after `retryInMs`.
+   * A handler threw a SnoozeError, or this worker cannot run the job and passes it on (JobRefusedError). Neither counts as an attempt. The
+   * job is tried again after `retryInMs`.
    */
   readonly snoozed: readonly [
     event: { readonly job: AnyJob<Jobs>; readonly error: unknown; readonly retryInMs: number },
   ];
   /** The job became a dead letter. */
   readonly dead: readonly [event: { readonly job: AnyJob<Jobs>; readonly error: unknown }];
-  /** The server deleted this many dead letters that are younger than one hour, since there were more than `deadLetters` allows. */
+  /** The server deleted dead letters that were less than one hour old, because there were more than `deadLetters` allows. */
   readonly dropped: readonly [event: { readonly count: number }];
-  /** The server took a job back, since its worker died or did not renew the lease. The job is ready again, or dead. */
+  /** The server took a job back, because its worker died or did not renew the lease. The job is ready again, or dead. */
   readonly crashed: readonly [event: { readonly id: string; readonly crashes: number; readonly isDead: boolean }];
-  /** The lease of a job ended while its handler ran. Another worker may run the job, too. */
+  /** The lease of a job ended while its handler ran. Another worker may be running the job. */
   readonly lost: readonly [event: { readonly job: AnyJob<Jobs> }];
-  /** A job was cancelled after its handler had begun. The handler's signal has aborted; what it returns or throws is ignored. */
+  /**
+   * A job was cancelled after its handler had started. The handler's signal has aborted. The worker ignores what the handler returns or
+   * throws.
+   */
   readonly cancelled: readonly [event: { readonly job: AnyJob<Jobs> }];
-  /** No worker took the job within its `expiresMs`. It has not run, and is deleted. */
+  /** No worker took the job within its `expiresMs`. The job has not run, and is deleted. */
   readonly expired: readonly [event: { readonly job: AnyJob<Jobs> }];
   /**
    * A background operation failed. The worker retries until it is closed, whatever the error. An outage, or a refusal such as a missing
-   * permission, emits one error when it begins, and one with the code `KIT_RECOVERED` when it is over.
+   * permission, emits one error when it starts, and one with the code `KIT_RECOVERED` when it is over.
    */
   readonly error: readonly [error: KitError];
 }

@@ -18,10 +18,10 @@ import type { TakenJob } from "./taken.js";
 /** The events of the worker, and its `close()`. */
 export interface FateHost {
   readonly completed: (job: TakenJob) => void;
-  /** `retryInMs`: undefined if the job is dead. */
+  /** `retryInMs` is undefined if the job is dead. */
   readonly failed: (job: TakenJob, error: unknown, retryInMs: number | undefined) => void;
   readonly snoozed: (job: TakenJob, error: unknown, retryInMs: number) => void;
-  /** Its handler wants that no job begins for a while. Resolves once those that wait in this worker have gone back. */
+  /** The job's handler wants that no job starts for a while. Resolves once the jobs that wait in this worker have gone back. */
   readonly holding: (job: TakenJob) => Promise<void>;
   readonly lost: (job: TakenJob) => void;
   readonly cancelled: (job: TakenJob) => void;
@@ -32,19 +32,20 @@ export interface FateHost {
 }
 
 /**
- * Decides the fate of each job that a worker has taken. A job is
+ * Decides the outcome of each job that a worker has taken. A job is
  *
  * - done, when its handler has returned
  * - tried again, when its handler failed and attempts are left
- * - snoozed, when its handler requested that, and has not done so too often: it is tried again, and that is no attempt
- * - expired, when no worker took it in time: it is done, and has not run
- * - passed on, when this worker cannot run it: it waits, and another worker may take it. That is no attempt until too many have done so
+ * - snoozed, when its handler requested that, up to `maxSnoozes` times. It is tried again, without counting an attempt
+ * - expired, when no worker took it in time. It is done, and has not run
+ * - passed on, when this worker cannot run it. It waits, and another worker may take it. After too many passes each one counts as an
+ *   attempt
  * - dead, when its last attempt failed
- * - handed back, when its handler stopped because the worker closes or its lease is lost: that is no attempt
- * - cancelled, when somebody cancelled it: the server has deleted it, and what its handler returns or throws is ignored
- * - lost, when its lease has ended: another worker may run it, and this one must not end it
+ * - handed back, when its handler stopped because the worker closes or its lease is lost. This does not count as an attempt
+ * - cancelled, when a caller cancelled it. The server has deleted it, and what its handler returns or throws is ignored
+ * - lost, when its lease has ended. Another worker may run it, and this one must not end it
  *
- * The first six hold once the server has confirmed them; until then the lease may still be lost.
+ * The first six apply once the server has confirmed them. Until then the lease can still be lost.
  */
 export class Fates {
   readonly #fetcher: Fetcher;
@@ -52,7 +53,7 @@ export class Fates {
   readonly #backoff: ResolvedBackoff | BackoffFunction | undefined;
   readonly #maxSnoozes: number;
   readonly #maxResultBytes: number;
-  /** Names of jobs about whose refusal the worker has emitted `error`. */
+  /** Names of jobs for which the worker has emitted a JobRefusedError. */
   readonly #refusedNames = new Set<string>();
 
   /** `backoff`: for jobs that were added without one. */
@@ -70,7 +71,7 @@ export class Fates {
     this.#maxResultBytes = maxResultBytes;
   }
 
-  /** Its handler has returned: a result, or one of the errors that mean the same thrown. */
+  /** The job's handler has returned a result, or one of the errors that it could also throw. */
   done(job: TakenJob, result: unknown): void {
     const { code, snoozeMs } = wishOf(job, result);
     if (snoozeMs !== undefined || code === unrecoverable) return this.failed(job, result);
@@ -99,7 +100,7 @@ export class Fates {
     this.#fetcher.end({ job, verdict: "done", record: "e", error: undefined, isExpired: true, outcome });
   }
 
-  /** This worker cannot run it. It goes behind the other jobs, and not to the front, where this worker would take it again at once. */
+  /** This worker cannot run it. The job goes after the other jobs, not to the front, where this worker would immediately take it again. */
   refused(job: TakenJob, error: JobRefusedError): void {
     if (!this.#refusedNames.has(job.name)) {
       // Names may come from user input.
@@ -111,12 +112,12 @@ export class Fates {
     else this.#attempted(job, error, false, undefined);
   }
 
-  /** Whether its lease may have ended, by our own clock. Then it is lost. */
+  /** Whether its lease may have ended, by our own clock. In that case it is lost. */
   isOver(job: TakenJob): boolean {
     return this.#fetcher.leases.isOver(job);
   }
 
-  /** Its lease has ended, or may have. A repeat of its end may have been confirmed: then the job is done. */
+  /** Its lease has ended, or may have. If its end was sent before, that call may have been confirmed: then the job is done. */
   lost(job: TakenJob): void {
     if (job.isRepeat || job.stopReason instanceof JobLeaseLostError) return;
     job.stop(new JobLeaseLostError(job.name, job.id));
@@ -124,7 +125,9 @@ export class Fates {
     else job.state = "ended";
   }
 
-  /** It was cancelled, and the server has deleted it. If its end is under way, the server refuses that, and says so again. */
+  /**
+   * It was cancelled, and the server has deleted it. If its end is in progress, the server refuses the end and reports the cancel again.
+   */
   cancelled(job: TakenJob): void {
     job.stop(new JobCancelledError(job.name, job.id));
     if (job.state === "ending") return;
@@ -132,7 +135,7 @@ export class Fates {
     if (job.hasHandler !== undefined) this.#host.cancelled(job);
   }
 
-  /** The server has ended it, or has refused since it took the lease back. */
+  /** The server has ended it, or has refused because it took the lease back. */
   ended({ job, verdict, error, isSnoozed, isExpired }: Ending, isAccepted: boolean): void {
     if (!isAccepted) {
       // Even if its end was sent before: that call did not arrive.
@@ -144,7 +147,7 @@ export class Fates {
     else this.#host.failed(job, error, verdict === "dead" ? undefined : verdict);
   }
 
-  /** An attempt has failed. `waitMs`: its handler has decided how long it waits. */
+  /** An attempt has failed. `waitMs`: how long to wait, if the handler decided it. */
   #attempted(job: TakenJob, error: unknown, isLast: boolean, waitMs: number | undefined): void {
     const { header } = job;
     const attempt = job.failures + 1;
@@ -166,7 +169,7 @@ export class Fates {
       waitMs = waitAfter(attempt);
       this.#host.error(new JobBackoffError(job.name, cause));
     }
-    // Handed back meanwhile.
+    // It was handed back in the meantime.
     if (job.state === "ended") return;
     this.#end(job, waitMs === -1 ? "dead" : waitMs, error, attempt);
   }
@@ -183,7 +186,7 @@ export class Fates {
     const record = recordOf(attempts, crashes, storedError(error), snoozes, passes);
     const outcome = verdict === "dead" ? failedOutcome(record) : undefined;
     const ending = { job, verdict, record, error, outcome, isSnoozed, isHeld };
-    // They go back first, so that this job comes in front of them.
+    // The waiting jobs go back first, so that this job goes ahead of them.
     if (isHeld) this.#host.waitFor(this.#host.holding(job).then(() => this.#fetcher.end(ending)));
     else this.#fetcher.end(ending);
   }
@@ -193,13 +196,16 @@ const rateLimited = "KIT_JOB_RATE_LIMITED";
 const unrecoverable = "KIT_JOB_UNRECOVERABLE";
 const refused = "KIT_JOB_REFUSED";
 
-/** How often a job is passed on before that counts as an attempt: for more than an hour, so that a deploy can end. */
+/** How often a job is passed on before a pass counts as an attempt. It takes more than an hour, so that a deploy can finish. */
 const maxPasses = 100;
 
-/** Short at first, since a worker that can run the job may be idle; four passes with each wait, since most workers may be wrong ones. */
+/**
+ * Short at first, because a worker that can run the job may be idle. Four passes with each wait, because most workers may be unable to run
+ * it.
+ */
 const waitOfPass = (passes: number): number => Math.min(60_000, 250 * 2 ** Math.floor(passes / 4));
 
-/** The wish of a handler: the facts of an error that decide. */
+/** What a handler wants: the facts of an error that decide. */
 interface Wish {
   readonly isHandedOver?: boolean;
   readonly code?: string;
@@ -207,8 +213,8 @@ interface Wish {
 }
 
 /**
- * Reads from a thrown or returned value all that decides. It may come from another copy of this package; one that throws when it is read is a
- * value like any other.
+ * Reads the deciding facts from a thrown or returned value. The value can come from another copy of this package. A value that throws when
+ * it is read counts as any other value.
  */
 const wishOf = (job: TakenJob, error: unknown): Wish => {
   if (Object(error) !== error) return {};
@@ -220,7 +226,7 @@ const wishOf = (job: TakenJob, error: unknown): Wish => {
     return {
       isHandedOver,
       code,
-      // Its class checks it, too, but it may be another copy's, or changed since.
+      // Its class checks it as well, but the class may be from another copy, or the value may have changed.
       snoozeMs: isSnooze
         ? msOption("retryAfterMs", (error as SnoozeError | RateLimitError).retryAfterMs, 0, longestWaitMs)
         : undefined,

@@ -25,15 +25,15 @@ export interface Demand {
 
 /** The part of the worker that the fetcher uses. */
 export interface FetcherHost {
-  /** How many jobs to take. Calls under way may bring `pending` more; this call ends `ending` jobs. */
+  /** How many jobs to take. Calls in progress can bring `pending` more. This call ends `ending` jobs. */
   demand(pending: number, ending: number): Demand;
   deliver(jobs: readonly TakenJob[]): void;
-  /** The server has ended the job. Not accepted: it refused, since it had taken the lease back. */
+  /** The server has ended the job, or if not accepted, has refused because it had taken the lease back. */
   ended(ending: Ending, isAccepted: boolean): void;
   lost(job: TakenJob): void;
-  /** No job of the queue may begin now. */
+  /** No job of the queue can start now. */
   stopped(): void;
-  /** The job was cancelled. If its end was sent, the server refused that. */
+  /** The job was cancelled. If its end was sent, the server refused the end. */
   cancelled(job: TakenJob): void;
   /** The queue is empty or the server cannot be reached: the fetcher waits. */
   emptied(): void;
@@ -42,15 +42,15 @@ export interface FetcherHost {
   dropped(count: number): void;
 }
 
-/** A second call travels while the server runs the first. A third one gained nothing when measured. */
+/** A second call travels while the server runs the first. A third call gained nothing when measured. */
 const maxInFlight = 2;
 /** Replies with more than 250 jobs delay everything else on the connection. */
 const maxTaken = 250;
 export const nothing: Demand = { count: 0, sure: 0 };
 
 /**
- * Connects one worker to one queue by a loop of steps: each ends jobs and takes others. Where there is none to take, the fetcher
- * waits on a connection of its own until the server wakes it.
+ * Connects one worker to one queue with a loop of steps. Each step ends jobs and takes others. When there is none to take, the fetcher
+ * waits on a dedicated connection until the server wakes it.
  */
 export class Fetcher {
   readonly leases: JobLeases;
@@ -67,7 +67,7 @@ export class Fetcher {
   readonly #waiter: Waiter;
   #inFlight = 0;
   #received = 0;
-  /** How many jobs the calls under way may bring, including the waiting call. */
+  /** How many jobs the calls in progress can bring, including the waiting call. */
   #pending = 0;
   #isTaking = false;
   #isWaiting = false;
@@ -80,7 +80,9 @@ export class Fetcher {
   #failures = 0;
   readonly #room: Room;
   readonly #rest = new Condition(() => this.#isSettled);
-  /** Since it was stopped, no call under way takes jobs, and those that were handed back are ready; or it takes again. */
+  /**
+   * True once, after a stop, no call in progress takes jobs and returned jobs are ready again. Also true when the fetcher takes jobs again.
+   */
   readonly stopped: Condition = new Condition(() => this.#isTaking || this.#hasNoTake);
 
   constructor(commands: QueueCommands, settings: WorkSettings, queue: QueueSettings, host: FetcherHost) {
@@ -101,7 +103,7 @@ export class Fetcher {
     this.#waiter = new Waiter(commands, (takeId) => this.#takes.lose(takeId));
   }
 
-  /** Ended jobs whose end the server has not confirmed yet. */
+  /** Ended jobs that the server has not confirmed yet. */
   get unconfirmed(): number {
     return this.#ended.unconfirmed;
   }
@@ -116,7 +118,7 @@ export class Fetcher {
     return this.#failures > 0;
   }
 
-  /** Takes jobs from now on. Before this call, and after `stopTaking()`, `pump()` takes none. */
+  /** Starts taking jobs. Before this call, and after `stopTaking()`, `pump()` takes none. */
   start(): void {
     this.#isTaking = true;
     this.#isDrained = false;
@@ -131,12 +133,12 @@ export class Fetcher {
     this.#ended.add(ending);
   }
 
-  /** Returns jobs to the front of the queue, in the order in which they were taken. `settle()` waits for it. */
+  /** Returns jobs to the front of the queue, in the order in which they were taken. `settle()` waits for this. */
   handBack(jobs: readonly TakenJob[]): Promise<void> {
     return this.#returns.handBack(jobs, this.#isLimited);
   }
 
-  /** Pumps at the end of this turn of the event loop, so that jobs that end in it travel together. */
+  /** Pumps at the end of this turn of the event loop, so that jobs that end in the same turn share a call. */
   schedule(): void {
     this.#immediate ??= setImmediate(() => {
       this.#immediate = undefined;
@@ -144,7 +146,7 @@ export class Fetcher {
     });
   }
 
-  /** Sends ended jobs and takes as many as are wanted; or waits. */
+  /** Sends ended jobs and takes the jobs that the worker wants, or waits. */
   pump(): void {
     if (this.#isClosed || this.#retryTimer) return;
     while (this.#inFlight < maxInFlight) {
@@ -163,7 +165,7 @@ export class Fetcher {
     }
   }
 
-  /** Takes no more jobs, and ends the wait. */
+  /** Stops taking jobs, and ends the wait. */
   stopTaking(): void {
     this.#isTaking = false;
     this.#returns.keepsOrder = true;
@@ -171,7 +173,7 @@ export class Fetcher {
     this.#waiter.close();
   }
 
-  /** Resolves once the server has confirmed every job that was ended or handed back; or at `deadline`. */
+  /** Resolves once the server has confirmed every job that was ended or handed back, or at `deadline`. */
   async settle(deadline: Deadline): Promise<void> {
     this.pump();
     await this.#rest.until(deadline);
@@ -192,7 +194,7 @@ export class Fetcher {
     return this.#ended.unconfirmed + this.#maintenance.completed + this.#inFlight === 0 && this.#hasNoTake;
   }
 
-  /** Whether the server has no job of this worker but those that it is working on. */
+  /** Whether the server holds no jobs for this worker except the jobs that it is working on. */
   get #hasNoTake(): boolean {
     return this.#pending + this.#returns.pending === 0 && !this.#isWaiting && !this.#takes.hasLost;
   }

@@ -3,7 +3,7 @@ import type { RateLimitError, SnoozeError, UnrecoverableError } from "../errors.
 import type { Job } from "./job.js";
 
 /**
- * The jobs of a queue: for each name the type of a function from its data to its result.
+ * The jobs of a queue: for each name a function type from the job's data to its result.
  *
  * @example
  * type Jobs = { email: (data: { to: string }) => void; resize: (data: { url: string }) => Uint8Array };
@@ -28,8 +28,8 @@ export type JobResult<Jobs, Name extends keyof Jobs> = Jobs[Name] extends (...da
   : never;
 
 /**
- * A value as JSON leaves it. A value with `toJSON`, such as a Date, becomes the result of that. Functions and symbols in objects are
- * dropped. A bigint cannot be sent.
+ * A value after a JSON round trip. A value with `toJSON`, such as a Date, becomes the result of that method. Functions and symbols in
+ * objects are dropped. A bigint cannot be sent.
  */
 export type Jsonified<Value> = unknown extends Value
   ? Value
@@ -49,15 +49,15 @@ export type Jsonified<Value> = unknown extends Value
               ]: Jsonified<Value[Name]>;
             };
 
-/** Data or a result that came from the server: bytes as a Buffer, all else as JSON leaves it. */
+/** Data or a result from the server: bytes as a Buffer, everything else after a JSON round trip. */
 type Sent<Value> = Value extends Uint8Array ? Buffer : Jsonified<Value>;
 
-/** The result of a job for its caller: bytes as a Buffer, all else as JSON leaves it. */
+/** The result of a job for its caller: bytes as a Buffer, everything else after a JSON round trip. */
 export type CalledResult<Jobs, Name extends keyof Jobs> = Sent<JobResult<Jobs, Name>>;
 
 /**
- * The jobs of a queue as handlers get them: bytes as a Buffer, all other data as JSON leaves it. Handlers of a queue with schemas get
- * the data as it was declared, since a schema may turn a text into a Date.
+ * The jobs of a queue as handlers receive them: bytes as a Buffer, all other data after a JSON round trip. With schemas, handlers receive
+ * the data as you declared it, because a schema can turn a string into a Date.
  */
 export type Received<Jobs> = {
   readonly [Name in keyof Jobs]: Jobs[Name] extends (...data: never) => infer Result
@@ -68,16 +68,16 @@ export type Received<Jobs> = {
 /** A job of any name. */
 export type AnyJob<Jobs> = { readonly [Name in JobName<Jobs>]: Job<Name, JobData<Jobs, Name>> }[JobName<Jobs>];
 
-/** Errors that mean the same returned and thrown. */
+/** Errors that a handler can return instead of throwing. */
 type Wish = SnoozeError | RateLimitError | UnrecoverableError;
 
-/** The return type of a handler: any type if no result was declared. */
+/** The return type of a handler. Any type if no result was declared. */
 type Returned<Result> = [Result] extends [void] ? unknown : Result | Wish | PromiseLike<Result | Wish>;
 
 /**
- * Runs jobs of one name. An exception or a rejection is a failed attempt. The returned value goes to the caller of the job
- * (`queue.call`); without a caller it is dropped. A SnoozeError, RateLimitError or UnrecoverableError means the same returned as thrown; any
- * other error that is returned is a result.
+ * Runs jobs of one name. An exception or a rejection is a failed attempt. The returned value goes to the caller of the job (`queue.call`);
+ * without a caller it is dropped. You can throw or return a SnoozeError, RateLimitError or UnrecoverableError; both mean the same. Any
+ * other returned error is a result.
  */
 export type Handler<Jobs, Name extends JobName<Jobs>> = (
   job: Job<Name, JobData<Jobs, Name>>,
@@ -87,9 +87,9 @@ export type Handler<Jobs, Name extends JobName<Jobs>> = (
 export type Handlers<Jobs> = { readonly [Name in JobName<Jobs>]: Handler<Jobs, Name> };
 
 /**
- * Returns how long a job waits for its next attempt, in milliseconds; -1 makes it a dead letter. Fractions are rounded up, and no wait is
- * longer than ten thousand years. If it throws, or returns something else, the worker emits `error` with a JobBackoffError, and the job
- * waits by the default back-off.
+ * Returns how long a job waits before its next attempt, in milliseconds. -1 makes the job a dead letter. Fractions are rounded up, and a
+ * wait is at most ten thousand years. If the function throws, or returns anything else, the worker emits `error` with a JobBackoffError,
+ * and the job uses the default backoff.
  */
 export type BackoffFunction = (failure: {
   /** The number of the failed attempt, from 1. */
@@ -98,7 +98,7 @@ export type BackoffFunction = (failure: {
   readonly job: Job;
 }) => number | Promise<number>;
 
-/** Standard Schemas for some names or all. The handler gets the value that the schema makes of valid data. */
+/** Standard Schemas for some or all names. The handler receives the schema's output. */
 export type JobSchemas<Jobs> = {
   readonly [Name in JobName<Jobs>]?: StandardSchema<unknown, JobData<Jobs, Name>> | undefined;
 };

@@ -1,10 +1,10 @@
 import type { QueueCommands } from "../commands.js";
 import type { Ending } from "./endings.js";
 
-/** Records jobs that have ended. `keepHistory()` of `@kit/queue/history` makes it; without it nothing is recorded. */
+/** Records jobs that have ended. Created by `keepHistory()` of `@kit/queue/history`. Without it nothing is recorded. */
 export interface Recorder {
-  /** Records jobs before the server ends them. It does not reject. */
+  /** Records jobs before the server ends them. Never rejects. */
   record(commands: QueueCommands, endings: readonly Ending[]): Promise<void>;
-  /** The server refused the ends of the jobs with these members of `leases`. It does not reject. */
+  /** The server refused to end the jobs with these members of `leases`. Never rejects. */
   forget(commands: QueueCommands, members: readonly string[]): Promise<void>;
 }

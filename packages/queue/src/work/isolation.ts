@@ -3,8 +3,8 @@ import { begin } from "../scripts/index.js";
 import type { TakenJob } from "./taken.js";
 
 /**
- * Runs the suspects of one worker one at a time. A suspect is a job that a further crash would make a dead letter: beside another
- * one it could be charged for a crash that the other caused.
+ * Runs the suspects of one worker one at a time. A suspect is a job that one more crash would make a dead letter. Next to another suspect
+ * it could be charged for a crash that the other caused.
  */
 export class Isolation {
   readonly #commands: QueueCommands;
@@ -12,7 +12,7 @@ export class Isolation {
   readonly #maxCrashes: number;
   /** The last suspect that was admitted. */
   #suspect: TakenJob | undefined;
-  /** The suspect beside which another one came, and was handed back: nothing more is taken until it has ended. */
+  /** While this suspect was active another one came, and was handed back. Nothing more is taken until this suspect has ended. */
   #excludedBy: TakenJob | undefined;
   #isIsolated = false;
 
@@ -24,8 +24,8 @@ export class Isolation {
   }
 
   /**
-   * How many jobs the worker may take. 1 after a take that had a suspect, until one comes that has crashes left. 0 while a suspect is about
-   * to begin, or runs after another one was handed back.
+   * How many jobs the worker can take. 1 after a take with a suspect, until a job with crashes left comes. 0 while a suspect is about to
+   * start, or runs after another suspect was handed back.
    */
   get most(): number {
     const suspect = this.#suspect;
@@ -34,7 +34,7 @@ export class Isolation {
   }
 
   /**
-   * Whether a job of a take may run: `free`; `suspect`: only after `begin()`; `excluded`: it goes back. `isAlone`: the take had no
+   * Whether a taken job can run. `free`: it can run. `suspect`: only after `begin()`. `excluded`: it goes back. `isAlone`: the take had no
    * other job.
    */
   admit(job: TakenJob, isAlone: boolean): "free" | "suspect" | "excluded" {
@@ -52,8 +52,8 @@ export class Isolation {
   }
 
   /**
-   * Records that a suspect begins, since the server charges the last crash only to such a job. Retries until the record is made:
-   * then resolves with true. False: the lease was lost, or the worker closes.
+   * Records that a suspect starts, because the server charges the last crash only to such a job. Retries until the record is stored, then
+   * resolves with true. False if the lease was lost, or the worker closes.
    */
   async begin(job: TakenJob): Promise<boolean> {
     const { life, outage } = this.#commands;
@@ -71,6 +71,6 @@ export class Isolation {
   }
 }
 
-/** Whether the suspect is about to begin, or its handler runs. */
+/** Whether the suspect is about to start, or its handler runs. */
 const isActive = (suspect: TakenJob | undefined): suspect is TakenJob =>
   suspect?.state === "held" || suspect?.hasHandler === true;

@@ -3,23 +3,23 @@ import type { QueueCommands } from "../commands.js";
 import type { TakenJob } from "./taken.js";
 import { heartbeat, maxEnded } from "../scripts/index.js";
 
-/** The share of a lease that passes between two heartbeats. */
+/** The share of a lease between two heartbeats. */
 const heartbeatShare = 0.3;
-/** Leases with less than this share left are renewed; the others can wait for the next heartbeat. */
+/** Leases with less than this share left are renewed. The others can wait for the next heartbeat. */
 const renewShare = 0.75;
 
 /** A thread that renews the leases of a worker while the main loop is blocked. */
 export interface LeaseMirror {
-  /** Leases were taken: their members, one per line. Those that end need not be named at once. */
+  /** Leases were taken: their members, one per line. Ended leases can be reported later. */
   held(members: string): void;
-  /** Prolongs the leases that the thread has renewed until now. */
+  /** Extends the leases that the thread has renewed so far. */
   fetch(): void;
   close(): void;
 }
 
 /**
- * The leases of one worker. One heartbeat renews all of them, on core's scheduler, which detects that the machine slept. Our own clock
- * ends a lease, too, since a silent server reports no loss.
+ * The leases of one worker. One heartbeat renews all of them, on core's scheduler, which detects that the machine slept. A lease also ends
+ * by our own clock, because a silent server reports no loss.
  */
 export class JobLeases implements ScheduledLease {
   readonly group = "";
@@ -36,7 +36,7 @@ export class JobLeases implements ScheduledLease {
   #isClosed = false;
   #mirror: LeaseMirror | undefined;
 
-  /** `onLost`: by our own clock the lease may have ended, or the server replied that it has, or that the job was cancelled. */
+  /** `onLost`: by our own clock the lease may have ended, or the server replied that it has ended or that the job was cancelled. */
   constructor(commands: QueueCommands, leaseMs: number, onLost: (job: TakenJob, isCancelled: boolean) => void) {
     this.#commands = commands;
     this.#expiry = expiryOf(commands.context);
@@ -63,7 +63,7 @@ export class JobLeases implements ScheduledLease {
     return membersOf(this.#held);
   }
 
-  /** Whether the lease of a job may have ended, by our own clock. Then it is lost. */
+  /** Whether the lease of a job may have ended, by our own clock. In that case it is lost. */
   isOver(job: TakenJob): boolean {
     if (performance.now() < job.leaseUntil) return false;
     this.#mirror?.fetch();
@@ -89,13 +89,13 @@ export class JobLeases implements ScheduledLease {
     this.#expiry.remove(this);
   }
 
-  /** The job of this lease may have been cancelled: the reply to a heartbeat says so. */
+  /** The job of this lease may have been cancelled. The reply to a heartbeat decides. */
   look(member: string): void {
     const job = this.#held.find((one) => one.member === member);
     if (job) void this.#renew([job]);
   }
 
-  /** The server replied that these have ended. */
+  /** The server replied that these leases have ended. */
   loseAll(members: ReadonlySet<string>): void {
     for (const job of [...this.#held]) if (members.has(job.member)) this.lose(job);
   }
@@ -162,12 +162,12 @@ export class JobLeases implements ScheduledLease {
     }
   }
 
-  /** The lease has ended, or may have: it is renewed no more. */
+  /** The lease has ended, or may have. It is no longer renewed. */
   lose(job: TakenJob, isCancelled = false): void {
     if (this.#remove(job)) this.#onLost(job, isCancelled);
   }
 
-  /** A heartbeat did not renew it. The end of a job may have gone in front of that call: its own reply says whether it was accepted. */
+  /** A heartbeat did not renew it. If the end of the job was sent before the heartbeat, the reply to the end decides. */
   refused(job: TakenJob, isCancelled: boolean): void {
     if (job.state !== "ending") this.lose(job, isCancelled);
   }

@@ -1,14 +1,14 @@
-/** The least time between two looks for due jobs and ended leases, unless there is a reason for one. */
+/** The minimum time between two looks for due jobs and ended leases, unless there is a reason for one. */
 const lookEveryMs = 5;
-/** How long an idle worker goes without the server's time: it costs a command. */
+/** How long an idle worker goes without the server's time, which costs a command. */
 const timeEveryMs = 45_000;
 /** How late completed jobs are counted. */
 const countEveryMs = 1_000;
-/** The longest time until a worker lets the server drop dead letters that are too old. */
+/** The maximum time until a worker lets the server drop dead letters that are too old. */
 const dropEveryMs = 60_000;
 
 /**
- * Decides what a step of one worker does beside ending and taking jobs: it looks for due jobs and ended leases, replies with the
+ * Decides what a worker's step does in addition to ending and taking jobs. It looks for due jobs and ended leases, replies with the
  * server's time, wakes the idle workers, and counts completed jobs.
  */
 export class Maintenance {
@@ -19,14 +19,14 @@ export class Maintenance {
   #lookedAt = -Infinity;
   /** When a reply last had the server's time. */
   #timedAt = -Infinity;
-  /** When a step last woke the idle workers, so that they watch the leases of this one. */
+  /** When a step last woke the idle workers, so that they watch this worker's leases. */
   #announcedAt = -Infinity;
   /** Completed jobs that the server has not counted yet. */
   completed = 0;
   #countedAt = 0;
   #countTimer: NodeJS.Timeout | undefined;
 
-  /** `onDue`: a step is due, though there is nothing to end or to take. */
+  /** `onDue`: a step is due, even though there is nothing to end or to take. */
   constructor(leaseMs: number, onDue: () => void) {
     this.#leaseMs = leaseMs;
     this.#onDue = onDue;
@@ -43,8 +43,8 @@ export class Maintenance {
   }
 
   /**
-   * The flags of the next step, see `step.lua`. `isWoken`: it stands behind a wait. `startsWork`: it takes jobs while the worker has
-   * none. `isClockKnown`: the server's clock has a bound on this connection.
+   * The flags of the next step, see `step.lua`. `isWoken`: it follows a wait. `startsWork`: it takes jobs while the worker has none.
+   * `isClockKnown`: the server's clock has a bound on this connection.
    */
   flags(isWoken: boolean, startsWork: boolean, isClockKnown: boolean): string {
     const now = performance.now();
@@ -58,7 +58,10 @@ export class Maintenance {
     return `${isWoken ? "w" : ""}${isTimed ? "" : "t"}${looks ? "l" : ""}${announces ? "s" : ""}`;
   }
 
-  /** The jobs to count with the next step, once a second; empty: none, and old dead letters stay. While the worker closes: at once. */
+  /**
+   * The number of jobs to count with the next step, once a second, or immediately while the worker closes. Empty: none are counted, and old
+   * dead letters stay.
+   */
   take(isClosing: boolean): string {
     const now = performance.now();
     const isDue = isClosing
@@ -71,7 +74,7 @@ export class Maintenance {
     return text;
   }
 
-  /** If no step counts the completed jobs within a second, one is due. */
+  /** If no step counts the completed jobs within a second, a step is due. */
   schedule(): void {
     if (this.completed > 0)
       this.#countTimer ??= setTimeout(() => {

@@ -5,7 +5,7 @@ import type { Runner } from "./runner.js";
 import type { TakenJob } from "./taken.js";
 import type { Turn } from "./turn.js";
 
-/** Jobs that a worker has taken, and that wait for a free handler; in the order in which they were taken. */
+/** Jobs that a worker has taken and that wait for a free handler, in the order in which they were taken. */
 export class Prefetched {
   readonly #settings: WorkSettings;
   readonly #fetcher: Fetcher;
@@ -13,7 +13,7 @@ export class Prefetched {
   readonly #pace: Pace;
   readonly #turn: Turn | undefined;
   readonly #jobs: TakenJob[] = [];
-  /** Their handlers want that no job begins for a while, and the server does not know yet. */
+  /** Jobs whose handlers want that no job starts for a while, before the server has recorded this. */
   readonly #holding = new Set<TakenJob>();
   #isStarting = false;
   #timer: NodeJS.Timeout | undefined;
@@ -30,12 +30,12 @@ export class Prefetched {
     return this.#jobs.length;
   }
 
-  /** A handler wants that no job begins for a while, and the server does not know yet. */
+  /** A handler wants that no job starts for a while, and the server has not recorded this yet. */
   get isHolding(): boolean {
     return this.#holding.size > 0;
   }
 
-  /** Starts those for which handlers are free, and hands back those that would wait too long: other workers may be free. */
+  /** Starts the jobs for which handlers are free. Hands back the jobs that would wait too long, because other workers may be free. */
   add(jobs: readonly TakenJob[]): void {
     if (this.isHolding) return void this.#fetcher.handBack(jobs);
     for (const job of jobs) this.#jobs.push(job);
@@ -47,7 +47,7 @@ export class Prefetched {
 
   /** Runs the jobs for which handlers are free. */
   start(): void {
-    // Handlers that end at once would otherwise start each other, ever deeper.
+    // Handlers that finish immediately would otherwise start each other in ever deeper calls.
     if (this.#isStarting) return;
     this.#isStarting = true;
     let next = 0;
@@ -59,19 +59,22 @@ export class Prefetched {
     if (next > 0) this.#jobs.splice(0, next);
   }
 
-  /** The handler of a job wants that no job begins for a while: those that wait go back. */
+  /** The handler of a job wants that no job starts for a while: the waiting jobs go back. */
   async hold(job: TakenJob): Promise<void> {
     this.#holding.add(job);
     await this.#fetcher.handBack(this.clear());
   }
 
-  /** The server knows what became of that job: with `ack: "each"` the next one may begin, or from now on it decides whether jobs begin. */
+  /**
+   * The server has recorded the end of the job. With `ack: "each"` the next job can start. After a hold the server decides whether jobs
+   * start.
+   */
   settled(job: TakenJob): void {
     this.#holding.delete(job);
     this.start();
   }
 
-  /** Empties it: none of these jobs starts any more. Returns all that have not begun, a suspect that is about to included. */
+  /** Empties the list: none of these jobs starts. Returns all jobs that have not started, including a suspect that is about to start. */
   clear(): TakenJob[] {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -86,7 +89,7 @@ export class Prefetched {
     return !isFull && this.#turn?.free() !== 0;
   }
 
-  /** Jobs that have been waiting for long go back. */
+  /** Jobs that have waited too long go back. */
   #watch(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;

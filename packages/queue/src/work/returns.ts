@@ -4,10 +4,10 @@ import { handBack, maxEnded } from "../scripts/index.js";
 import type { JobLeases } from "./leases.js";
 import type { TakenJob } from "./taken.js";
 
-/** How many of the jobs that were handed back before the server tries, to put the next one behind. */
+/** How many earlier returned jobs the server tries as the place after which to put the next one. */
 const maxPivots = 16;
 
-/** Hands jobs of one worker back to the front of the queue, without an attempt or a crash. */
+/** Hands jobs of one worker back to the front of the queue, without counting an attempt or a crash. */
 export class Returns {
   readonly #commands: QueueCommands;
   readonly #leases: JobLeases;
@@ -15,7 +15,7 @@ export class Returns {
   /** While `keepsOrder`: the jobs that were handed back, in the order in which they were taken. */
   readonly #returned: TakenJob[] = [];
   #keepsOrder = false;
-  /** Calls under way. */
+  /** Calls in progress. */
   pending = 0;
 
   /** `onEnded`: the calls of one `handBack()` have ended. */
@@ -25,15 +25,15 @@ export class Returns {
     this.#onEnded = onEnded;
   }
 
-  /** The worker closes or is paused: jobs that go back one by one keep the order in which they were taken. */
+  /** The worker is closing or paused: jobs that go back one by one keep the order in which they were taken. */
   set keepsOrder(keeps: boolean) {
     this.#keepsOrder = keeps;
     if (!keeps) this.#returned.length = 0;
   }
 
   /**
-   * Returns jobs to the front of the queue, in the order in which they were taken. With `keepsOrder` jobs that go back one by one
-   * keep that order, too. Where this fails, their leases end by themselves. `isLimited`: the queue has limits, as far as the worker knows.
+   * Returns jobs to the front of the queue, in the order in which they were taken. With `keepsOrder`, this order also holds for jobs that
+   * go back one by one. If a call fails, the leases of its jobs expire. `isLimited`: the queue has limits, as far as the worker knows.
    */
   async handBack(jobs: readonly TakenJob[], isLimited: boolean): Promise<void> {
     if (jobs.length === 0) return;

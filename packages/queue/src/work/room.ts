@@ -1,35 +1,35 @@
-/** The most bytes of jobs that one step takes. */
+/** The maximum size of the jobs that one step takes, in bytes. */
 const mostBytes = 4 * 1_024 * 1_024;
 /** Replies of this size are never late because of their size. */
 const leastBytes = 64 * 1_024;
-/** The most bytes that the server reads at once, before it knows how large the jobs are. */
+/** The maximum number of bytes that the server reads in one step before the sizes of the jobs are known. */
 const mostReadBytes = 16 * mostBytes;
-/** So many small jobs after a large one, a worker expects small ones. */
+/** After this many small jobs a worker no longer expects large ones. */
 const memory = 1_000;
 
-/** How many bytes of jobs a worker takes with one step: fewer if replies are late or lost, since the connection may be slow. */
+/** How many bytes of jobs a worker takes with one step. It takes fewer if replies are late or lost, because the connection may be slow. */
 export class Room {
   readonly #mostRead: number;
   readonly #lateMs: number;
   #bytes = mostBytes;
-  /** The size of the largest job of late. */
+  /** The size of the largest recent job. */
   #largest: number;
   #isKnown = false;
 
-  /** `maxPayloadBytes`: what a job may have. `deadlineMs`: after it a reply counts as lost. */
+  /** `maxPayloadBytes`: the maximum size of a job. `deadlineMs`: after this time a reply counts as lost. */
   constructor(maxPayloadBytes: number, deadlineMs: number) {
     this.#mostRead = Math.max(1, Math.floor(mostReadBytes / maxPayloadBytes));
     this.#lateMs = deadlineMs / 2;
     this.#largest = maxPayloadBytes;
   }
 
-  /** The operand `room` of `step.lua` for so many jobs. */
+  /** The operand `room` of `step.lua` for this number of jobs. */
   of(count: number): string {
     const first = Math.min(this.#mostRead, Math.max(1, Math.floor(mostBytes / this.#largest)));
     return this.#bytes === mostBytes && first >= count ? "" : `${String(this.#bytes)} ${String(first)}`;
   }
 
-  /** These jobs came, so long after they were requested. */
+  /** These jobs arrived `tookMs` after they were requested. */
   received(blobs: readonly Buffer[], tookMs: number): void {
     let [sum, largest] = [0, 1];
     for (const { length } of blobs) {
@@ -43,7 +43,7 @@ export class Room {
     else if (tookMs <= this.#lateMs && sum > this.#bytes / 2) this.#bytes = Math.min(mostBytes, this.#bytes * 2);
   }
 
-  /** A reply was late, or lost. `bytes`: its size, as far as it is known. */
+  /** A reply was late, or lost. `bytes`: its size, if known. */
   halve(bytes: number = this.#bytes): void {
     this.#bytes = Math.max(leastBytes, Math.floor(Math.min(bytes, this.#bytes) / 2));
   }

@@ -12,9 +12,9 @@ import { realTimers, type Turn } from "./turn.js";
 type AnyHandler = (job: Job) => unknown;
 
 /**
- * The handlers of a worker by the names of their jobs. One with a schema first checks the data of its job.
+ * The handlers of a worker, by job name. A handler with a schema first checks the data of its job.
  *
- * @throws {TypeError} they are not a plain object of functions with at least one.
+ * @throws {TypeError} `handlers` is not a plain object with at least one function.
  */
 export const handlerMap = (handlers: unknown, schemas: SchemaMap): ReadonlyMap<string, (job: TakenJob) => unknown> => {
   const own = isPlain(handlers) ? Object.entries(handlers) : [];
@@ -33,7 +33,7 @@ export const handlerMap = (handlers: unknown, schemas: SchemaMap): ReadonlyMap<s
   );
 };
 
-/** Whether it is an object literal, also of another realm, or a module. */
+/** Whether it is a module or an object literal, including an object literal of another realm. */
 const isPlain = (value: unknown): value is Readonly<Record<string, unknown>> => {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
   const prototype: unknown = Object.getPrototypeOf(value);
@@ -45,7 +45,7 @@ const checked =
   async (job: TakenJob): Promise<unknown> => {
     const pending = check(schema, job.data);
     const verdict = pending instanceof Promise ? await pending : pending;
-    // The job timed out, lost its lease or was aborted meanwhile.
+    // In the meantime the job timed out, lost its lease or was aborted.
     if (job.stopReason) throw job.stopReason;
     if (!verdict.isValid) {
       job.refusal = new JobRefusedError(job.name, `the stored data ${verdict.reason}`);
@@ -55,7 +55,7 @@ const checked =
     return await handler(job);
   };
 
-/** Runs the handlers of one worker. What a handler returns or throws decides the fate of its job. */
+/** Runs the handlers of one worker. What a handler returns or throws decides the outcome of its job. */
 export class Runner {
   readonly #queue: string;
   readonly #handlers: ReturnType<typeof handlerMap>;
@@ -63,11 +63,11 @@ export class Runner {
   readonly #pace: Pace;
   readonly #fates: Fates;
   readonly #onFreed: () => void;
-  /** Of the call that began to work: the reply or the timer that begins a job may belong to another call. */
+  /** The context of the call that created the worker. The reply or timer that starts a job can belong to another call. */
   readonly #inOwnContext = ownContext();
   #running = 0;
 
-  /** `onFreed`: a handler has ended. */
+  /** `onFreed`: a handler has finished. */
   constructor(
     queue: string,
     handlers: ReturnType<typeof handlerMap>,

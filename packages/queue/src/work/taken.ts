@@ -10,28 +10,33 @@ import { type JobHeader, parseBlob, type StoredJob } from "../add/payload.js";
 import type { StepReply } from "../scripts/index.js";
 
 /**
- * The state of a taken job. `held`: its handler has not begun. `running`: the handler decides its fate. `retrying`: the caller's
- * `backoff` decides. `ending`: its end waits for the server. `ended`: its lease is no longer this worker's.
+ * The state of a taken job.
+ *
+ * - `held`: its handler has not started.
+ * - `running`: the handler decides its outcome.
+ * - `retrying`: the caller's `backoff` decides.
+ * - `ending`: its end waits for the server.
+ * - `ended`: its lease no longer belongs to this worker.
  */
 export type JobState = "held" | "running" | "retrying" | "ending" | "ended";
 
-/** The state that the jobs of one take share. */
+/** The state that all jobs of one take share. */
 export interface Take {
   readonly takeId: string;
   /** In epoch ms of the server's clock. */
   readonly takenAt: number;
-  /** This and the next are on our own monotonic clock, in milliseconds. */
+  /** This time and the next are on our own monotonic clock, in milliseconds. */
   readonly leaseUntil: number;
   readonly receivedAt: number;
   /** The queue had limits. */
   readonly isLimited: boolean;
-  /** Those of the worker. */
+  /** The commands of the worker. */
   readonly commands: QueueCommands;
 }
 
-/** The notes of a job whose handler made some; see `progress/`. */
+/** The notes that a job's handler made; see `progress/`. */
 export interface Notes {
-  /** Notes that are under way. The end of the job waits for them. */
+  /** Notes in progress. The end of the job waits for them. */
   readonly settled: Promise<void> | undefined;
   /** The job is done. */
   close(): void;
@@ -46,11 +51,11 @@ export class TakenJob implements Job {
   readonly header: JobHeader;
   readonly blob: Buffer;
   readonly traceparent: string | undefined;
-  /** Where the payload begins in `blob`. */
+  /** Where the payload starts in `blob`. */
   readonly start: number;
   readonly addedAt: number;
   readonly takenAt: number;
-  /** Attempts that have failed. */
+  /** The number of failed attempts. */
   readonly failures: number = 0;
   readonly crashes: number = 0;
   readonly snoozes: number = 0;
@@ -64,7 +69,7 @@ export class TakenJob implements Job {
   readonly isExpired: boolean;
   data: unknown;
   state: JobState = "held";
-  /** Its handler has begun and has not ended, whatever became of the job meanwhile; undefined: it has not begun. */
+  /** Whether its handler is running, whatever happened to the job since. Undefined if the handler has not started. */
   hasHandler: boolean | undefined;
   /** Its data does not fit its schema: the handler did not run. */
   refusal: JobRefusedError | undefined;
@@ -72,12 +77,12 @@ export class TakenJob implements Job {
   isRepeat = false;
   /** The lower bound of the lease's end, on our own monotonic clock. */
   leaseUntil: number;
-  /** When its handler began; before that, when it was taken. On our own clock, in milliseconds. */
+  /** When its handler started, or before that, when the job was taken. On our own clock, in milliseconds. */
   startedAt: number;
-  /** How long its handler took, once it has ended. */
+  /** How long its handler ran, once it has finished. */
   ranMs: number | undefined;
   cancelTimer: (() => void) | undefined;
-  /** Its index among the leases of its worker; -1 if it is not among them. */
+  /** Its index among the leases of its worker. -1 if it is not among them. */
   leaseIndex = -1;
   /** Its number among all jobs that its worker took, in order. */
   readonly order: number;
@@ -117,7 +122,7 @@ export class TakenJob implements Job {
     return this.#take.isLimited;
   }
 
-  /** Those of its worker. Not among the fields, so that a job can be printed. */
+  /** The commands of its worker. Not a field, so that a job can be printed. */
   get commands(): QueueCommands {
     return this.#take.commands;
   }
@@ -146,23 +151,23 @@ export class TakenJob implements Job {
     return (this.#controller ??= controllerOf(this.#reason)).signal;
   }
 
-  /** Why its handler should stop; undefined while it may go on. */
+  /** Why its handler should stop. Undefined while it can continue. */
   get stopReason(): Error | undefined {
     return this.#reason;
   }
 
-  /** Its worker begins to close: aborts `closing`. */
+  /** Its worker starts to close: aborts `closing`. */
   announceClosing(reason: Error): void {
     this.#closingReason = reason;
     this.#closing?.abort(reason);
   }
 
-  /** Whether its handler stopped since its worker closes: `closing` has aborted, and the error reports an abort. */
+  /** Whether its handler stopped because its worker closes: `closing` has aborted, and the error reports an abort. */
   isHandedOver(error: unknown): boolean {
     return this.#closingReason !== undefined && reportsAbort(error, this.#closingReason);
   }
 
-  /** The facts that its handler may know, without its signals: a log shows these, as JSON and on the console. */
+  /** The facts that its handler can read, without its signals. Logs show these facts, as JSON and on the console. */
   toJSON(): Omit<Job, "closing" | "signal"> {
     const { id, name, data, attempt, maxAttempts, crashes, snoozes, priority, traceparent, addedAt, takenAt } = this;
     return { id, name, data, attempt, maxAttempts, crashes, snoozes, priority, traceparent, addedAt, takenAt };
@@ -198,7 +203,7 @@ const parse = (blob: Buffer): StoredJob => {
   }
 };
 
-/** The jobs of a take. `order`: the number of the first. */
+/** The jobs of a take. `order`: the number of the first job. */
 export const jobsOf = (
   { blobs, entries, records }: Pick<StepReply, "blobs" | "entries" | "records">,
   take: Take,

@@ -7,7 +7,7 @@ const mostNumbers = 36 ** (takeIdWidth - workerWidth);
 
 /**
  * The takes of one worker that are not settled. The server keeps the last take of each slot. So a slot is used again only when the worker
- * has the reply, or the take was undone: if a reply is lost, the jobs of its take are handed back.
+ * has the reply, or the take was undone. If a reply is lost, the jobs of its take are handed back.
  */
 export class Takes {
   readonly #commands: QueueCommands;
@@ -32,12 +32,12 @@ export class Takes {
     return this.#used.includes(undefined);
   }
 
-  /** Whether a lost take is still to be undone. */
+  /** Whether a lost take still has to be undone. */
   get hasLost(): boolean {
     return this.#lost.size > 0;
   }
 
-  /** The id of a new take, in a free slot; if no slot is free, an id for a call that takes nothing. */
+  /** The id of a new take, in a free slot. If no slot is free, an id for a call that takes nothing. */
   begin(): string {
     const slot = this.#used.indexOf(undefined);
     if (slot < 0) return this.#idOf(0);
@@ -49,7 +49,7 @@ export class Takes {
     return (this.#used[slot] = this.#idOf(this.#count * slots + slot));
   }
 
-  /** The call has ended. Unless its reply was lost, its slot is free. */
+  /** The call has ended. Its slot is free, unless the reply was lost. */
   settled(takeId: string): void {
     const slot = this.#used.indexOf(takeId);
     if (slot >= 0 && !this.#lost.has(takeId)) this.#used[slot] = undefined;

@@ -1,19 +1,19 @@
 import type { RedisLike } from "@kit/core";
 import type { WorkSettings } from "../options.js";
 
-/** The options of a client, as a thread can have them. */
+/** The options of a client, in a form that can be passed to a thread. */
 export interface ThreadOptions {
   readonly [name: string]: unknown;
-  /** Those of the nodes of a Cluster. */
+  /** The options of the nodes of a Cluster. */
   readonly redisOptions?: object;
 }
 
-/** A connection does without these: the thread has retries of its own, and takes names of hosts as they are. */
+/** A connection does not need these: the thread has its own retries, and uses host names as they are. */
 const dropped = /Strategy$|^(?:reconnectOnError|dnsLookup|resolveSrv)$/;
 
 /**
- * The options with which the heartbeat thread connects as the client does; undefined: the main loop renews the leases alone. With "auto" an
- * option that cannot be copied is returned as the error that the worker emits.
+ * The options with which the heartbeat thread connects as the client does. Undefined if only the main loop renews the leases. With "auto",
+ * if an option cannot be copied, returns the error that the worker emits.
  *
  * @throws {TypeError} a thread was requested, and an option cannot be copied to it.
  */

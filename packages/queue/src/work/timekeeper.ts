@@ -1,15 +1,15 @@
 import type { StepReply } from "../scripts/index.js";
 import type { Marker } from "./waiter.js";
 
-/** How much longer the other workers wait, in case the timekeeper is gone. */
+/** How much longer the other workers wait, in case the timekeeper has died. */
 const backupMs = { least: 50, spread: 200 };
-/** The same for the instant at which a rate lets the next job begin. */
+/** The same for the time at which a rate lets the next job start. */
 const startBackupMs = { least: 500, spread: 1_000 };
 const longestTimerMs = 1_000_000_000;
 
 /**
- * Wakes its worker when the next delayed job is due, or the next lease ends. One worker of a queue is the timekeeper, and wakes at
- * exactly that instant; the others wait 50 to 250 ms longer.
+ * Wakes its worker when the next delayed job is due, or the next lease ends. One worker of a queue is the timekeeper, and wakes at exactly
+ * that time. The others wait 50 to 250 ms longer.
  */
 export class Timekeeper {
   readonly #leaseMs: number;
@@ -17,12 +17,12 @@ export class Timekeeper {
   #isExact = false;
   #timer: NodeJS.Timeout | undefined;
   #isForDueJob = false;
-  /** The timer for a due job has fired, and no reply has come since that looked for due jobs. */
+  /** The timer for a due job has fired, and since then no reply has come from a step that looked for due jobs. */
   #hasFired = false;
   #startTimer: NodeJS.Timeout | undefined;
   /** The timer for the next start is exact, and has not fired. */
   #isStarter = false;
-  /** The instant of the last exact one, in epoch ms of the server. */
+  /** The time of the last exact timer, in epoch ms of the server. */
   #startAt = 0;
 
   constructor(leaseMs: number, onDue: () => void) {
@@ -30,15 +30,15 @@ export class Timekeeper {
     this.#onDue = onDue;
   }
 
-  /** Takes the next instants from a step. `marker`: the one that woke the worker for this step. */
+  /** Receives the next times from a step. `marker`: the marker that woke the worker for this step. */
   observe(reply: StepReply, marker: Marker | undefined): void {
     this.#judge(reply, marker);
     this.#arm(reply, marker === "timer" || marker === "backup");
   }
 
   /**
-   * Takes the instant at which the next job may begin. A worker whose own step found that none may begin yet wakes at that instant, and
-   * again if a timer fired before it; one that only looked wakes later, in case the others are gone.
+   * Receives the time at which the next job can start. If this worker's own step found that no job can start yet, it wakes at that time,
+   * and again if a timer fired too early. A worker that only looked wakes later, in case the others have died.
    */
   observeStart({ nextStart = Infinity, nowMicros }: StepReply, isTaker: boolean): void {
     if (nextStart === Infinity || (this.#isStarter && !isTaker)) return;
@@ -60,7 +60,7 @@ export class Timekeeper {
     this.#isStarter = false;
   }
 
-  /** A worker that popped the marker `timer`, or found due work, becomes the timekeeper; one that came too late loses the role. */
+  /** A worker that popped the marker `timer`, or found due work, becomes the timekeeper. A worker that came too late loses the role. */
   #judge({ promoted, nextDue = 0, nowMicros }: StepReply, marker: Marker | undefined): void {
     if (marker === "timer" || promoted > 0) this.#isExact = true;
     else if (this.#hasFired && nextDue - nowMicros / 1_000 > backupMs.least) this.#isExact = false;
@@ -71,7 +71,7 @@ export class Timekeeper {
     if (nextDue === undefined || nextEnd === undefined) return;
     clearTimeout(this.#timer);
     const now = nowMicros / 1_000;
-    // The worker was woken to watch a lease that is already gone: any lease in its place ends no sooner than this.
+    // The worker was woken to watch a lease that has already ended: any lease that replaces it ends no sooner than this.
     const woken = isWoken ? now + this.#leaseMs : Infinity;
     const at = Math.min(nextDue, nextEnd, woken);
     this.#isForDueJob = nextDue === at;

@@ -1,12 +1,12 @@
-/** Decides when one of several workers with common handlers may begin a job. */
+/** Decides when one of several workers with shared handlers can start a job. */
 export interface Turn {
-  /** How many jobs the worker may begin now. */
+  /** How many jobs the worker can start now. */
   free(): number;
-  /** The worker has begun a job. */
+  /** The worker has started a job. */
   began(): void;
   /** One of the worker's handlers is free, or its queue is known to be empty. */
   changed(): void;
-  /** The worker is closed. */
+  /** The clock for time limits of handlers. Node's timers by default. */
   closed(): void;
   /** The clock of its handlers' time limits; Node's timers by default. */
   readonly timers?: Timers | undefined;

@@ -10,9 +10,9 @@ import {
 import { isUnknown, type QueueCommands, type StepRequest } from "../commands.js";
 import type { StepReply } from "../scripts/index.js";
 
-/** The longest wait, in milliseconds. Then the worker looks for work: the last resort when a wake-up was lost. */
+/** The maximum wait, in milliseconds. After that the worker looks for work, in case a wake-up was lost. */
 const longestWaitMs = 15_000;
-/** A wait is shorter by a random part of this, so that waits do not end at the same time. */
+/** Each wait is shortened by a random part of this, so that waits don't end at the same time. */
 const spreadMs = 2_000;
 /** A connection that is silent for this much longer than its wait counts as dead. */
 const graceMs = 2_000;
@@ -21,17 +21,17 @@ const graceMs = 2_000;
 export type Marker = "job" | "timer" | "backup";
 
 export interface Woken {
-  /** Undefined: the wait ended by its time. */
+  /** Undefined if the wait timed out. */
   readonly marker: Marker | undefined;
   readonly reply: StepReply;
   readonly sentAt: number;
-  /** The server's error if it refused the pop; the step ran all the same. */
+  /** The server's error if it refused the pop. The step ran anyway. */
   readonly refusal: Error | undefined;
 }
 
 /**
- * Waits for work on a dedicated connection. It writes a BZPOPMIN on the markers and a step behind it, which the server runs as soon as
- * the pop returns. So waking up and taking cost one round trip.
+ * Waits for work on a dedicated connection. It writes a BZPOPMIN on the markers, followed by a step that the server runs as soon as the pop
+ * returns. So waking up and taking jobs cost one round trip.
  */
 export class Waiter {
   readonly #commands: QueueCommands;
@@ -46,7 +46,7 @@ export class Waiter {
     this.#onLost = onLost;
   }
 
-  /** Resolves once woken, or at the end of the wait. Undefined: the connection broke, or the waiter was closed. */
+  /** Resolves once woken, or at the end of the wait. Undefined if the connection broke, or the waiter was closed. */
   async wait(request: StepRequest): Promise<Woken | undefined> {
     const { signal } = this.#closing;
     let woken: Woken | undefined;
@@ -67,7 +67,7 @@ export class Waiter {
     }
   }
 
-  /** Ends the wait, and its connection. A step that is still under way takes nothing once its take is undone. */
+  /** Ends the wait, and its connection. A step that is still in progress takes no jobs, because its take is undone. */
   close(): void {
     this.#closing.abort();
     this.#return();

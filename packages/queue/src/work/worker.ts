@@ -27,22 +27,22 @@ import type { TakenJob } from "./taken.js";
 import { type ThreadOptions, threadOptions } from "./thread-options.js";
 import type { Turn } from "./turn.js";
 
-/** A worker of a queue of these jobs. In `dead` the job may have a name or data that the queue does not declare. */
+/** A worker of a queue with these jobs. In `dead` the job may have a name or data that the queue does not declare. */
 export type WorkerOf<Jobs = AnyJobs> = Omit<Worker, keyof TypedEmitter<WorkerEvents>> &
   TypedEmitter<WorkerEvents<Jobs>>;
 
-/** An error that passes by itself is retried soon. Others need a person: a permission, or a setting of the server. */
+/** Retryable errors are retried soon. Others need a person, for example to grant a permission or change a setting of the server. */
 const retryMs = ({ retryable }: KitError, attempt: number): number =>
   retryable ? backoffMs(attempt + 1, 50, 2_000) : 250 + backoffMs(attempt + 1, 250, 4_750);
 
-/** How long handlers may take to end after their signal has aborted if the client has ended, since no lease can be renewed then. */
+/** How long handlers can take to finish after their signal aborts if the client has ended, because no lease can be renewed then. */
 const endedGraceMs = 100;
 
 /**
- * Runs the jobs of one queue. Made by `queue.work()`.
+ * Runs the jobs of one queue. Create it with `queue.work()`.
  *
- * Jobs run at least once: a job whose worker dies runs again elsewhere once its lease has ended, so handlers must tolerate a repeat.
- * Jobs are taken in order. With several handlers or workers they end in any order.
+ * Jobs run at least once. If a worker dies, its jobs run again on another worker once their leases have expired, so handlers must tolerate
+ * a repeat. Jobs are taken in order. With several handlers or workers they can finish in any order.
  */
 export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposable {
   readonly #settings: WorkSettings;
@@ -55,11 +55,11 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   readonly #isolation: Isolation;
   readonly #prefetched: Prefetched;
   readonly #runner: Runner;
-  /** Suspects whose beginning is being recorded, and failed jobs for which the caller's `backoff` decides. */
+  /** Suspects whose start is being recorded, and failed jobs that wait for the caller's `backoff`. */
   #undecided = 0;
-  /** The last try to open the queue failed: the server is away or refuses, or the layout is newer. */
+  /** The last try to open the queue failed: the server is unreachable, refuses, or has a newer layout. */
   #isShut = false;
-  /** The queue was opened once. */
+  /** The queue was opened at least once. */
   #isOpen = false;
   #isPaused = false;
   readonly #rest = new Condition(() => this.#isAtRest);
@@ -127,15 +127,15 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     void this.#open(redis, thread);
   }
 
-  /** How many handlers run at a time. */
+  /** How many handlers can run at a time. */
   get concurrency(): number {
     return this.#settings.concurrency;
   }
 
   /**
-   * Changes how many handlers run at a time. Running handlers continue.
+   * Changes how many handlers can run at a time. Running handlers continue.
    *
-   * @throws {TypeError | RangeError} it is not an integer from 1 to 10,000.
+   * @throws {TypeError | RangeError} the value is not an integer from 1 to 10,000.
    */
   set concurrency(value: number) {
     this.#settings.concurrency = workRules.concurrency.check("concurrency", value);
@@ -143,23 +143,24 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#fetcher.pump();
   }
 
-  /** How many handlers run now. */
+  /** How many handlers are running. */
   get running(): number {
     return this.#runner.running;
   }
 
-  /** Whether it is paused: from `pause()` on, until `resume()`. */
+  /** Whether the worker is paused, from `pause()` until `resume()`. */
   get isPaused(): boolean {
     return this.#isPaused;
   }
 
   /**
-   * Pauses this worker: at once it takes and begins no more jobs, and hands back those that it had taken ahead, to the front. Running
-   * handlers go on: their leases are renewed, and their ends recorded. This call does not wait for them; `running` counts them. Other
-   * workers of the queue go on. A restart forgets the pause; `pauseQueue()` of `@kit/queue/manage` pauses a queue for all workers.
+   * Pauses this worker. It immediately stops taking and starting jobs, and hands jobs that it took ahead back to the front of the queue.
+   * Running handlers continue: the worker renews their leases and records their results. This call does not wait for them; `running` counts
+   * them. Other workers of the queue continue. A restart ends the pause. To pause a queue for all workers, use `pauseQueue()` of
+   * `@kit/queue/manage`.
    *
-   * Resolves once the server has back every job that has not begun, or could not be reached for `deadlineMs`; their leases end by
-   * themselves then. Never rejects. Has no effect on a closed worker.
+   * Resolves once all jobs that have not started are back on the server. If the server cannot be reached for `deadlineMs`, the call
+   * resolves anyway, and the leases of these jobs expire. Never rejects. Has no effect on a closed worker.
    */
   async pause(): Promise<void> {
     if (this.#life.isClosed) return;
@@ -170,49 +171,53 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     await this.#fetcher.stopped.until(Deadline.in(this.#queue.deadlineMs));
   }
 
-  /** Ends `pause()`: the worker takes jobs again. Has no effect on one that is not paused, or closed. */
+  /** Ends `pause()`: the worker takes jobs again. Has no effect on a closed worker, or without a pause. */
   resume(): void {
     if (!this.#isPaused || this.#life.isClosed) return;
     this.#isPaused = false;
     if (this.#isOpen) this.#fetcher.start();
   }
 
-  /** @internal Its queue was empty at its last look. */
+  /** @internal Its queue was empty when the worker last looked. */
   get isEmpty(): boolean {
     return this.#prefetched.count === 0 && this.#fetcher.isWaiting;
   }
 
-  /** @internal It has no job to begin: its queue is empty or cannot be reached, or the worker closes or is paused. */
+  /** @internal It has no job to start: its queue is empty or cannot be reached, or the worker is closing or paused. */
   get isQuiet(): boolean {
     if (this.#life.isClosed || this.#isPaused || this.#isShut) return true;
     return this.isEmpty || (this.#prefetched.count === 0 && this.#fetcher.isFailing);
   }
 
-  /** @internal The turn may have come to this worker. */
+  /** @internal It may be this worker's turn. */
   look(): void {
     this.#prefetched.start();
     this.#fetcher.schedule();
   }
 
   /**
-   * Closes the worker. At once it takes no more jobs, hands back the jobs that have not begun, and aborts `job.closing` of the others.
-   * Then it waits for the running handlers, at most `timeoutMs`, and aborts the `signal` of those that are left. Their jobs stay leased
-   * until they end, at most `abortGraceMs`, and are handed back without an attempt: no other worker begins a job while its handler saves
-   * its state. Resolves once the server has recorded all results, or could not be reached for another `deadlineMs`. Idempotent: the first
-   * call decides.
+   * Closes the worker:
    *
-   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   * 1. It immediately stops taking jobs, hands back the jobs that have not started, and aborts `job.closing` of the others.
+   * 2. It waits for the running handlers, up to `timeoutMs`, then aborts the `signal` of the remaining ones.
+   * 3. It waits for these handlers, up to `abortGraceMs`. Their jobs stay leased, so no other worker starts a job while its handler saves
+   *   its state. Then it hands the jobs back without counting an attempt.
+   *
+   * Resolves once the server has recorded all results. If the server cannot be reached, resolves after another `deadlineMs`. Idempotent:
+   * the options of the first call apply.
+   *
+   * @throws {TypeError | RangeError} an option is invalid. Nothing else throws.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#life.close(options, (deadline) => this.#close(deadline));
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
 
-  /** Lets the heartbeat thread renew the leases, too. It is loaded only here: other workers have no use for it. */
+  /** Lets the heartbeat thread renew the leases. Its module is loaded only here, because other workers don't need it. */
   async #mirror(redis: RedisLike, thread: ThreadOptions | Error): Promise<void> {
     const { outage, keys } = this.#commands;
     try {
@@ -247,7 +252,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       }
   }
 
-  /** An ended client can neither take nor end jobs: the worker emits the reason, and closes. */
+  /** A worker whose client has ended can neither take nor end jobs: it emits the reason, and closes. */
   #closeIfEnded(): void {
     if (!this.#commands.context.executor.isEnded || this.#life.isClosed) return;
     this.emit("error", new KitClosedError("The client of the queue"));
@@ -323,13 +328,13 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#fetcher.schedule();
   }
 
-  /** Leases of other workers ended, or of this one before it was paused. */
+  /** Leases of other workers expired, or a lease that this worker had before it was paused. */
   #onReclaimed(leases: readonly Reclaimed[]): void {
     for (const { member, crashes, isDead, isGone } of leases)
       if (!isGone) this.emit("crashed", { id: partsOf(member.slice(takeIdWidth)).id, crashes, isDead });
   }
 
-  /** `close()` waits until it is decided whether a job begins, or when it is tried again. */
+  /** `close()` waits until the worker has decided whether a job starts, or when it runs again. */
   async #waitFor(decision: Promise<void>): Promise<void> {
     this.#undecided++;
     await decision;

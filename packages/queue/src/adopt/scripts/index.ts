@@ -22,7 +22,7 @@ const itemOf = (text: unknown): Item => {
   return { kind: kind as Kind, score, id };
 };
 
-/** A BullMQ queue at one instant, and what an adoption holds of it. */
+/** The state of a BullMQ queue at one time, and the slice that an adoption holds. */
 export interface BullLook {
   readonly wait: number;
   readonly paused: number;
@@ -33,10 +33,10 @@ export interface BullLook {
   readonly waitingChildren: number;
   readonly repeats: number;
   readonly isPaused: boolean;
-  /** Of the adoption; empty: there was none within a day. */
+  /** The token of the adoption. Empty if there was none within a day. */
   readonly token: string;
   readonly target: string;
-  /** Of the last slice. */
+  /** The number of the last slice. */
   readonly number: number;
   readonly items: readonly Item[];
 }
@@ -82,7 +82,7 @@ export const page = defineScript({
   },
 });
 
-/** A job as BullMQ has stored it. Fields that it does not have are empty. */
+/** A job as BullMQ has stored it. Fields that are missing in BullMQ are empty. */
 export interface BullJob {
   readonly name: string;
   readonly opts: string;
@@ -96,7 +96,7 @@ export interface BullJob {
   readonly failure: string;
   readonly bytes: number;
   readonly isParent: boolean;
-  /** The instant of the next job of its scheduler. */
+  /** The time of its scheduler's next job. */
   readonly at: string;
 }
 
@@ -125,7 +125,7 @@ export interface Holder {
   readonly id: string;
   /** -1: the key has no expiry. */
   readonly ttlMs: number;
-  /** Whether another job waits for its end. */
+  /** Whether another job waits for this job to end. */
   readonly hasNext: boolean;
 }
 
@@ -149,9 +149,9 @@ export const holders = defineScript({
 export interface BullScheduler {
   /** The fields of its definition. */
   readonly facts: Readonly<Record<string, string | undefined>>;
-  /** Which of the keys has its next job, from 1; 0: none. */
+  /** Which of the keys has its next job, from 1. 0 if none has it. */
   readonly place: number;
-  /** The fields of its next job; empty without one. */
+  /** The fields of its next job. Empty without one. */
   readonly job: { readonly name: string; readonly data: string; readonly opts: string };
 }
 

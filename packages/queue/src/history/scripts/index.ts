@@ -3,7 +3,7 @@ import entriesSource from "../../scripts/entries.lua";
 import forgetSource from "./forget.lua";
 import keepSource from "./keep.lua";
 
-/** Records jobs that are about to end, see `keep.lua`. */
+/** Records jobs that are about to end; see `keep.lua`. */
 export const keep = defineScript({
   name: "queue.keep",
   source: [entriesSource, keepSource],
@@ -13,7 +13,7 @@ export const keep = defineScript({
   reply: Number,
 });
 
-/** Deletes records of jobs whose ends were refused. */
+/** Deletes records of jobs that the server refused to end. */
 export const forget = defineScript({
   name: "queue.forget",
   source: [entriesSource, forgetSource],

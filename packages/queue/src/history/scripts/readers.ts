@@ -3,7 +3,7 @@ import pageSource from "../../scripts/page.lua";
 import listKeptSource from "./listKept.lua";
 import readRecordSource from "./readRecord.lua";
 
-/** Reads the record of an ended job. Undefined: there is none. */
+/** Reads the record of an ended job. Undefined if there is none. */
 export const readRecord = defineScript({
   name: "queue.readRecord",
   source: readRecordSource,
@@ -19,7 +19,7 @@ export const readRecord = defineScript({
 
 /** A page of records without results. */
 interface KeptPage {
-  /** How many to skip for the next page; undefined: there is none. */
+  /** How many records to skip for the next page. Undefined if this is the last page. */
   readonly next: number | undefined;
   readonly page: readonly {
     readonly id: string;

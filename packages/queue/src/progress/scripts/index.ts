@@ -4,7 +4,7 @@ import revokedSource from "../../scripts/revoked.lua";
 import closeNotesSource from "./closeNotes.lua";
 import noteSource from "./note.lua";
 
-/** Adds notes to those of a job, see `note.lua`. A number of its own makes each write harmless when it is repeated. */
+/** Adds notes to a job, see `note.lua`. Each write has a number, so repeating it is harmless. */
 export const note = defineScript({
   name: "queue.note",
   source: [entriesSource, revokedSource, noteSource],
@@ -15,7 +15,7 @@ export const note = defineScript({
     Number(raw) === 1 ? "written" : Number(raw) === 0 ? "lost" : "cancelled",
 });
 
-/** Deletes the checkpoint of a job that is done, and shortens the expiry of its other notes. */
+/** Deletes the checkpoint of a finished job, and shortens the expiry of its other notes. */
 export const closeNotes = defineScript({
   name: "queue.closeNotes",
   source: closeNotesSource,

@@ -3,14 +3,14 @@ import readNotesSource from "./readNotes.lua";
 
 /** Notes of one job, as they are stored. */
 export interface StoredNotes {
-  /** JSON; empty: there is none. The same for `checkpoint`. */
+  /** JSON. Empty if there is none. The same applies to `checkpoint`. */
   readonly progress: string;
   /** When it was reported, in epoch ms of the server's clock. */
   readonly progressAt: number;
   readonly checkpoint: string;
   /** How many lines are kept. */
   readonly kept: number;
-  /** How many were dropped, since there were too many. */
+  /** How many lines were dropped, because there were too many. */
   readonly dropped: number;
   readonly lines: readonly { readonly number: number; readonly at: number; readonly text: string }[];
 }

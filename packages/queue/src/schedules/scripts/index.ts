@@ -11,7 +11,7 @@ import pendingSource from "./pending.lua";
 import putSource from "./putSchedule.lua";
 import readSource from "./readSchedule.lua";
 
-/** The most schedules that one call of `due`, of `fire` and of `listSchedules` carries. */
+/** The maximum number of schedules in one call of `due`, `fire` and `listSchedules`. */
 export const maxSchedules = 100;
 
 /** Rows of four in a flat reply, after its first `skip` values. */
@@ -24,13 +24,13 @@ const rowsOf = (all: readonly string[], skip: number): (readonly [string, string
 /** A schedule whose next run is due. */
 export interface DueSchedule {
   readonly id: string;
-  /** The instant of the run, as the server has it. */
+  /** The time of the run, as the server stores it. */
   readonly at: string;
-  /** Empty: it is gone. */
+  /** Empty if the schedule no longer exists. */
   readonly field: string;
   /** The size of its template. */
   readonly bytes: number;
-  /** Its field has its last run, whose job is still in the queue and no dead letter. */
+  /** Its field has its last run, and the job of that run is still in the queue and not a dead letter. */
   readonly isBusy: boolean;
 }
 
@@ -54,7 +54,7 @@ export const due = defineScript({
   },
 });
 
-/** Adds the jobs of due runs. Replies with whether each schedule was as its line has it. */
+/** Adds the jobs of due runs. Replies with whether each schedule still matched its line. */
 export const fire = defineScript({
   name: "queue.fire",
   source: [entriesSource, readySource, successorSource, eventsSource, pendingSource, fireSource],
@@ -76,7 +76,7 @@ export const fire = defineScript({
   reply: (raw): readonly boolean[] => Array.from(String(raw), (digit) => digit === "1"),
 });
 
-/** Adds a schedule, or replaces it. Replies with whether it was still as the caller has read it. */
+/** Adds a schedule, or replaces it. Replies with whether it was unchanged since the caller read it. */
 export const putSchedule = defineScript({
   name: "queue.putSchedule",
   source: putSource,
@@ -86,7 +86,7 @@ export const putSchedule = defineScript({
   reply: (raw): boolean => Number(raw) === 1,
 });
 
-/** Removes a schedule. Replies with whether it was still the one that the caller has read. */
+/** Removes a schedule. Replies with whether it was unchanged since the caller read it. */
 export const dropSchedule = defineScript({
   name: "queue.dropSchedule",
   source: dropSource,
@@ -96,15 +96,15 @@ export const dropSchedule = defineScript({
   reply: (raw): boolean => Number(raw) === 1,
 });
 
-/** One schedule as it is stored, and the server's time. */
+/** A stored schedule, and the server's time. */
 export interface ReadSchedule {
   readonly now: number;
   readonly removed: string;
-  /** Empty: there is none. */
+  /** Empty if there is none. */
   readonly field: string;
   readonly template: Buffer;
   readonly at: string;
-  /** As {@link DueSchedule} has it. */
+  /** See {@link DueSchedule}. */
   readonly isBusy: boolean;
 }
 
@@ -130,11 +130,11 @@ interface ListedSchedule {
   readonly head: string;
 }
 
-/** A page of the schedules, and what holds for all. */
+/** A page of the schedules, and the facts about all of them. */
 export interface SchedulePage {
   readonly now: number;
   readonly total: number;
-  /** When the first of all is due; Infinity: none is. */
+  /** When the first of all schedules is due. Infinity if none is. */
   readonly first: number;
   readonly page: readonly ListedSchedule[];
 }
