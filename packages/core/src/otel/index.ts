@@ -22,33 +22,34 @@ export interface TraceOptions {
   readonly tracer?: Tracer | undefined;
 }
 
-/** The message of a channel's events: the operation's facts, and its end. */
+/** The message of a channel's events: the operation's facts and outcome. */
 interface Message {
   readonly result?: unknown;
   readonly error?: unknown;
 }
 
-/** A span of ours, and the context in which it began. */
+/** A kit span, and the context in which it started. */
 interface Place {
   readonly span: Span;
   readonly outside: Context;
-  /** The callbacks of a socket run in the context of the operation that opened it, for as long as it lives. */
+  /** The callbacks of a socket run in the context of the operation that opened it, for as long as the socket lives. */
   isOver: boolean;
 }
 
 /**
- * Makes a span of each operation of every kit package in this process, and returns what stops that.
+ * Creates a span for each operation of every kit package in this process. Returns a function that stops this.
  *
- * A span has the operation's name (`lock.acquire`), its facts as `kit.*`, and the span around it as its parent: yours, by
- * OpenTelemetry's active context, or that of the kit operation in which it runs. One that fails has status ERROR and
- * `error.type`: the error's code. Packages need no setting for it, and need not be loaded before.
+ * A span has the operation's name (`lock.acquire`) and its facts as `kit.*`. Its parent is your active OpenTelemetry span, or the
+ * span of the surrounding kit operation. A failed span has status ERROR and the error's code as `error.type`. Packages need no
+ * configuration, and you can load them later.
  *
- * A job of `@kit/queue` carries the span that added it: its handler runs in a span `queue.run` of that trace, in whatever process. This
- * needs a context manager of OpenTelemetry, as its SDK for Node sets one. With several calls at a time the last one carries jobs.
+ * A job of `@kit/queue` carries the span that added it. Its handler runs in a span `queue.run` of that trace, in whichever process.
+ * This needs an OpenTelemetry context manager, which the SDK for Node sets up. If you call `traceKit()` several times, the last
+ * call carries jobs.
  *
- * Spans that are under way when it is stopped end at that moment.
+ * When you stop tracing, running spans end at that moment.
  *
- * @throws {TypeError} an option is not what it should be.
+ * @throws {TypeError} an option is invalid.
  *
  * @example
  * const stop = traceKit();
