@@ -161,13 +161,10 @@ export class KitUnavailableError extends KitError {
 }
 
 /**
- * A change was sent, but its reply did not arrive. The change may or may not have been made.
- *
- * If the call accepts an `op`, repeat it with this error's `op`: both calls together have one effect. Without the `op`, the
- * repeated call may have a second effect. If acquiring a lock or a semaphore throws this error, it undoes the acquire itself, so
- * just call it again.
- *
- * Retryable if the call is idempotent: the change itself is, or you passed an id such as `op`.
+ * A change was sent, but its reply did not arrive. The change may or may not have been made. If the call accepts an `op`, repeat it
+ * with this error's `op`: both calls together have one effect. Without the `op`, the repeated call may have a second effect. A lock
+ * and a semaphore undo a failed acquire themselves, so you can just call again. Retryable if the call is idempotent: the change
+ * itself is, or you passed an id such as `op`.
  */
 export class KitUnknownOutcomeError extends KitError {
   /** @internal */
