@@ -129,7 +129,7 @@ export class Follower<Value> {
     const known = this.#version;
     const text = versionText(entry.version);
     const isSame = known !== undefined && text === versionText(known);
-    // // Somebody may have edited only the value.
+    // Somebody may have edited only the value.
     if (isSame && entry.text === this.#text) return this.#confirm(sentAt);
     const isLost = known !== undefined && !isSame && !this.#isMissing && !succeeds(entry.version, known);
     if (isLost && this.#suspect !== text) {

@@ -153,7 +153,7 @@ const traceparentOf = (span: SpanContext | undefined): string | undefined =>
     ? `00-${span.traceId}-${span.spanId}-${span.traceFlags.toString(16).padStart(2, "0")}`
     : undefined;
 
-/** A span of another process; undefined if the text is none. */
+/** A span of another process. Undefined if the text is not a traceparent. */
 const remoteOf = (traceparent = ""): SpanContext | undefined => {
   const [, traceId = "", spanId = "", flags = ""] =
     /^00-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})$/.exec(traceparent) ?? [];
@@ -161,7 +161,7 @@ const remoteOf = (traceparent = ""): SpanContext | undefined => {
   return isSpanContextValid(span) ? span : undefined;
 };
 
-/** Facts that a span can hold; infinity (a wait without end) is none. */
+/** The facts that a span can hold. Infinity (a wait without a limit) is left out. */
 const attributesOf = (message: object): Attributes => {
   const attributes: Attributes = { "db.system.name": "redis" };
   for (const [name, value] of Object.entries(message) as [string, unknown][])
@@ -184,6 +184,6 @@ const typeOf = (error: unknown): string => {
   }
 };
 
-/** Only kit's own words are known to contain no secrets. */
+/** Only kit's own messages are known to contain no secrets. */
 const descriptionOf = (error: unknown): { message?: string } =>
   KitError.is(error) && !error.quotesOthers ? { message: error.message } : {};

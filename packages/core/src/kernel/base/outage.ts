@@ -65,7 +65,7 @@ export class OutageReporter {
     this.#left.clear();
     const seconds = ((performance.now() - this.#since) / 1_000).toFixed(1);
     const cause = this.#first;
-    // // The unknown outcome is over: its own error reported it.
+    // The unknown outcome is over: its own error reported it.
     const first = cause?.code === "KIT_UNKNOWN_OUTCOME" ? "a reply was lost" : cause?.message;
     this.#emit(new KitError("KIT_RECOVERED", `It works again, after ${seconds} s: ${first ?? ""}`, { cause }));
   }

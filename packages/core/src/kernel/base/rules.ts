@@ -44,7 +44,7 @@ export type Resolved<Table extends Rules> = { readonly [Name in keyof Table]: Re
 const show = (value: unknown): string => {
   if (value === null) return "`null` (null)";
   if (value instanceof Promise) return "a promise; await it";
-  // // The text of an object may be anything, including a secret.
+  // The text of an object may be anything, including a secret.
   const isPlain = typeof value !== "object" && typeof value !== "function";
   const text =
     typeof value === "string"

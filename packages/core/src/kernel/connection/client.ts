@@ -220,13 +220,13 @@ export const ownSettings: {
   maxLoadingRetryTime: 500,
   // A socket that is cut already must not keep a closing process alive.
   disconnectTimeout: 100,
-  // // A command whose reply is lost is reported immediately, and ioredis never resends it: a caller with an operation id resends
+  // A command whose reply is lost is reported immediately, and ioredis never resends it: a caller with an operation id resends
   // it.
   maxRetriesPerRequest: 0,
 };
 
-// // The caller's commands use these settings; kit's commands don't inherit them. The executor ends kit's commands, and a blocking
-// connection is silent for a long time.
+// `commandTimeout` and `socketTimeout` are for the caller's commands. The executor ends kit's commands, and a blocking connection is
+// silent for a long time.
 const duplicateSettings = { ...ownSettings, commandTimeout: undefined, socketTimeout: undefined };
 
 /**
