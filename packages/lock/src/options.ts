@@ -75,7 +75,7 @@ export interface LockOptions extends LeaserOptions {
   readonly keepMs?: number | undefined;
   /**
    * How much longer a lock stays taken after its lease was lost, in milliseconds: 0 to 86,400,000 (a day). A holder that was cut off or
-   * stalled has this time to notice the loss and stop, before another caller can hold the lock. A release frees the lock immediately, and
+   * stalled has this time to notice the loss and stop, before another caller can hold the lock. A release skips this delay, and
    * so does `close()`.
    *
    * A crashed holder keeps the lock taken for this much longer. So does a waiter that died between its grant and its first renewal. Other
