@@ -195,11 +195,9 @@ export interface ShipperOptions extends ConnectionOptions {
    */
   readonly dropSilentMs?: number | undefined;
   /**
-   * What to do with a source that is damaged, or has changed since a part of it was shipped. The call rejects in both cases.
-   *
-   * - `error` leaves the file open in the channel. It holds up later files until another call continues it.
-   * - `quarantine` ends the file there. Receivers read the committed part, emit `damaged`, and continue with the next file. You can ship
-   *   the source again as another file.
+   * What to do with a source that is damaged, or has changed since a part of it was shipped. The call rejects in both cases. `error` leaves
+   * the file open in the channel, where it holds up later files until another call continues it. `quarantine` ends the file there: receivers
+   * read the committed part, emit `damaged`, and continue with the next file. You can ship the source again as another file.
    *
    * @default "error"
    */
@@ -319,11 +317,9 @@ export interface ReceiverOptions extends ConnectionOptions, LineOptions, FlushOp
    */
   readonly consumer: string;
   /**
-   * The first file for a consumer that is new to the channel. A known consumer continues at its position.
-   *
-   * - `start`: everything. The consumer is rejected if a chunk has already been freed.
-   * - `oldest`: everything that is still there. A partly freed file starts at the position of the slowest consumer.
-   * - `now`: files that are opened after the consumer joined.
+   * The first file for a consumer that is new to the channel. A known consumer continues at its position. With `start`, a new consumer gets
+   * everything, and is rejected if a chunk has already been freed. With `oldest`, it gets everything that is still there; a partly freed
+   * file starts at the position of the slowest consumer. With `now`, it gets the files that are opened after it joined.
    *
    * @default "start"
    */
