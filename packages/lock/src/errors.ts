@@ -49,7 +49,7 @@ export class LockTimeoutError extends KitError {
 }
 
 /**
- * A lease ended before its release; `reason` tells why. Work done since then may overlap with the next holder's work. This error is the
+ * A lease ended before its release; `reason` gives the cause. Work done since then may overlap with the next holder's work. This error is the
  * reason of `lease.signal`, and `assertHeld()` throws it.
  */
 export class LockLostError extends KitError {

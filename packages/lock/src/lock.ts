@@ -238,9 +238,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * Waits until you hold all of the locks, 1 to 100 of them, and returns their leases as a set. The locks can be in different slots of a
    * Cluster.
    *
-   * Callers cannot deadlock, in whatever order they list the names: every caller takes them in the same order. Duplicates count once. If
-   * all locks are free, one round trip takes them. If one is not free, the caller waits in its queue as for a single lock. Meanwhile it
-   * holds the locks that come earlier in that order, and none that come later. `waitMs` and `signal` apply to all of them together.
+   * Calls of `acquireAll` don't deadlock with each other, whatever the order of `names`: every call takes them in one order. Duplicates
+   * count once. If all locks are free, one round trip takes them. If one is not free, the caller waits in its queue as for a single lock.
+   * Meanwhile it holds the locks that come earlier in that order, and none that come later. `waitMs` and `signal` apply to all of them
+   * together.
    *
    * @throws {LockTimeoutError} `waitMs` passed; `resource` is the name that was not free. All others are released.
    * @throws {LockLostError} one of the locks was lost before all were held. The others are released; call again.

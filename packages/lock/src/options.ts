@@ -62,8 +62,8 @@ const durableOption = (name: string, given: DurableOption): ResolvedDurable => {
 /** Settings of a lock object. Its lease options are the defaults of each acquire. */
 export interface LockOptions extends LeaserOptions {
   /**
-   * How long the server stores the last fencing token of a name after a release that leaves no holder and no waiter, in milliseconds:
-   * 60,000 to 604,800,000 (a week). Nothing else is stored for an unused name.
+   * How long the server stores a name's last fencing token, in milliseconds: 60,000 to 604,800,000 (a week). The time starts with a release
+   * that leaves no holder and no waiter. Nothing else is stored for an unused name.
    *
    * A short time saves memory if you use many names only once, such as one per order. Tokens never restart: after that time they continue
    * from the server's clock. A new token is smaller than an earlier one only if that clock is behind by more than `keepMs`. This happens if
@@ -75,8 +75,8 @@ export interface LockOptions extends LeaserOptions {
   readonly keepMs?: number | undefined;
   /**
    * How much longer a lock stays taken after its lease was lost, in milliseconds: 0 to 86,400,000 (a day). A holder that was cut off or
-   * stalled has this time to notice the loss and stop, before another caller can hold the lock. A release skips this delay, and
-   * so does `close()`.
+   * stalled has this time to notice the loss and stop, before another caller can hold the lock. A release skips this delay, and so does
+   * `close()`.
    *
    * A crashed holder keeps the lock taken for this much longer. So does a waiter that died between its grant and its first renewal. Other
    * callers see the delay as part of the lease.

@@ -12,7 +12,7 @@ const longestPauseMs = 200;
 /** The outcome of one try. */
 interface Round {
   readonly votes: readonly (Vote | undefined)[];
-  /** Whether enough servers answered: then other callers caused the outcome, as holders or with tries at the same instant. */
+  /** Whether enough servers answered. Without a grant, other callers then caused that: holders, or tries at the same instant. */
   readonly isAnswered: boolean;
   readonly grant: Grant<ResolvedAcquire> | undefined;
 }

@@ -12,7 +12,7 @@ import { asKitError, type Limit, settled } from "@kit/core/toolkit";
  * - `error`: it answered with an error
  */
 export type Vote = {
-  /** The address of the server. */
+  /** The server's address. */
   readonly server: string;
 } & (
   | { readonly vote: "granted" | "free" }
