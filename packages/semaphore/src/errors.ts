@@ -112,7 +112,7 @@ export class SemaphoreWeightError extends KitError {
 }
 
 /**
- * A permit ended before its release; `reason` tells why. Work done since then may exceed the limit. This error is the reason of
+ * A permit ended before its release; `reason` gives the cause. Work done since then may exceed the limit. This error is the reason of
  * `permit.signal`, and `assertHeld()` throws it.
  */
 export class PermitLostError extends KitError {

@@ -29,7 +29,7 @@ export interface SemaphoreOptions extends LeaserOptions {
    */
   readonly permits: number;
   /**
-   * Makes the semaphore a group: each tenant has at most this many of the permits, 0 to 1,000,000,000, and a full tenant does not delay
+   * Makes the semaphore a group: each tenant can have at most this many of the permits, 0 to 1,000,000,000. A full tenant does not delay
    * others. Each acquire then needs its `tenant`. If `maxWaiters` wait, a tenant without a waiter can still add one, up to twice
    * `maxWaiters` in total.
    *
