@@ -57,7 +57,7 @@ export class LineBatch {
   readonly #crcAfter: () => number;
 
   /**
-   * `crcs` compute the CRC-32 of the text before the first line and after the last. `ends` tells where each line ends in `bytes`, unless
+   * `crcs` compute the CRC-32 of the text before the first line and after the last. `ends` lists where each line ends in `bytes`, unless
    * each of them ends with a line feed there. `length` is the number of bytes that were read, if `bytes` are not all of them.
    */
   constructor(

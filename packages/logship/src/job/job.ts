@@ -24,7 +24,7 @@ export interface JobEvents {
   readonly lost: [fact: { readonly file: string }];
   /** A link leads out of the directory, to `target`, and was left out: see `dereference`. Emitted once per run. */
   readonly skipped: [link: SkippedLink];
-  /** A damaged or changed file was skipped because of `onBadData`. */
+  /** A file was skipped because of `onBadData`. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /**
    * A file was truncated and rewritten, and no file of the directory has its previous content. Text bytes up to `from` are counted. The

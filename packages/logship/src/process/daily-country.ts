@@ -79,7 +79,8 @@ const dailyCountryRules = {
  * Counts lines by day and country into the fields `<day> <country>` of one result. An address that the locator does not know counts as
  * `<day> unknown`. A line that cannot be read counts as `unreadable`. So the fields add up to the number of lines.
  *
- * Sums stay in memory until the next commit. The `flush…` settings of the job or receiver control commits; each end of a file is also one.
+ * Sums stay in memory until the next commit. The `flush…` settings of the job or receiver control when to commit. The end of a file commits
+ * as well.
  *
  * @example
  * await receiver.run(dailyCountry({ locator: { country: (address) => places.get(address) } }));
