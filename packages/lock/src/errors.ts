@@ -49,8 +49,8 @@ export class LockTimeoutError extends KitError {
 }
 
 /**
- * A lease ended before its release; `reason` gives the cause. Work done since then may overlap with the next holder's work. This error is the
- * reason of `lease.signal`, and `assertHeld()` throws it.
+ * A lease ended before its release; `reason` gives the cause. Work done since then may overlap with the next holder's work. This error is
+ * the reason of `lease.signal`, and `assertHeld()` throws it.
  */
 export class LockLostError extends KitError {
   /** @internal */

@@ -196,8 +196,8 @@ export interface ShipperOptions extends ConnectionOptions {
   readonly dropSilentMs?: number | undefined;
   /**
    * What to do with a source that is damaged, or has changed since a part of it was shipped. The call rejects in both cases. `error` leaves
-   * the file open in the channel, where it holds up later files until another call continues it. `quarantine` ends the file there: receivers
-   * read the committed part, emit `damaged`, and continue with the next file. You can ship the source again as another file.
+   * the file open in the channel, where it holds up later files until another call continues it. `quarantine` ends the file there:
+   * receivers read the committed part, emit `damaged`, and continue with the next file. You can ship the source again as another file.
    *
    * @default "error"
    */
