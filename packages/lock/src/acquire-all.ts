@@ -11,10 +11,9 @@ type LockLeaser = Leaser<ResolvedLock, Held, Lease>;
 const mostNames = 100;
 
 /**
- * The names without duplicates, in the order in which every caller takes them: so no circle of callers can arise in which each
- * waits for the next.
+ * The names without duplicates, in the order in which every caller takes them. The common order prevents deadlocks.
  *
- * @throws {TypeError | RangeError} it is not a list, or not of 1 to 100 names.
+ * @throws {TypeError | RangeError} `names` is not a list, or not of 1 to 100 names.
  * @throws {KitError} `KIT_NAME`: a name cannot be a key.
  */
 const inOrder = (leaser: LockLeaser, names: readonly string[]): string[] => {
@@ -31,13 +30,13 @@ const inOrder = (leaser: LockLeaser, names: readonly string[]): string[] => {
 /** A name that was not free. */
 interface Refused {
   readonly name: string;
-  /** The error of a caller that does not wait for it. */
+  /** The error for a caller that does not wait. */
   readonly error: () => KitError;
 }
 
 /**
- * Tries all names in one round trip, and returns the leases before the first name that was not free. Those behind it are
- * released: nobody waits while holding them.
+ * Tries all names in one round trip, and returns the leases before the first name that was not free. Later ones are released, so that no
+ * caller holds them while it waits.
  */
 const tryNames = async (
   leaser: LockLeaser,
@@ -71,7 +70,7 @@ const tryNames = async (
   return { leases, refused: refusals.get(names[leases.length] ?? "") };
 };
 
-/** Waits in the queue of a name, until a lease of `held` is lost: nobody could use the set any more. */
+/** Waits in the queue of a name. Stops when a lease of `held` is lost, because the set would be useless. */
 const waitFor = async (
   leaser: LockLeaser,
   name: string,
@@ -98,10 +97,10 @@ const setOf = (leases: readonly Lease[]): LeaseSet => {
 };
 
 /**
- * Takes the leases of all names, or of none. While it waits for a name it holds those before it, and none behind it. `waitMs`
- * and `signal` count for all of them together.
+ * Takes the leases of all names, or none. While it waits for a name, it holds the earlier names and none of the later ones. `waitMs` and
+ * `signal` apply to all of them together.
  *
- * @throws as {@link Leaser.acquire}, or the loss of a lease that was taken; then the others are released in the background.
+ * @throws all errors of {@link Leaser.acquire}, or the loss of a lease that was taken; the other leases are released in the background.
  */
 export const acquireAll = async (
   leaser: LockLeaser,
@@ -126,7 +125,7 @@ export const acquireAll = async (
   }
 };
 
-/** Tries all names once, and takes all of them or none. Null: one was not free. */
+/** Tries once to take all names or none. Returns null if one was not free. */
 export const tryAcquireAll = async (
   leaser: LockLeaser,
   names: readonly string[],

@@ -26,7 +26,7 @@ type Request = LeaseRequest<ResolvedLock>;
 
 const ownerOf = ({ token, resolved: { holder } }: Request): string => `${token}|${holder}`;
 
-/** The scripts of one lock object, on its client, and its errors. */
+/** The scripts and errors of one lock object, on its client. */
 export class LockCommands implements LeaseKind<ResolvedLock, scripts.Held> {
   readonly what = "lock";
   readonly id: string = id;

@@ -11,10 +11,10 @@ interface Patience {
 }
 
 /**
- * Resolves with what `look` found, and the reason why replicas or disks do not have that; undefined: they have it.
+ * Resolves with the result of `look`, and the reason why replicas or disks lack it (undefined if they have it).
  *
- * A grant is often written by another connection: that of the holder before. Replication is one stream, so a look at the lease and
- * a mark behind it are enough. They go to one server over one connection, and confirm what this server has.
+ * Often another connection wrote the grant: the previous holder's. Replication is one stream, so it is enough to look up the lease and then
+ * send a mark. Both go to one server over one connection, and confirm what this server has.
  */
 export const lookedUp = async <T>(
   context: ClientContext,
@@ -30,8 +30,8 @@ export const lookedUp = async <T>(
 };
 
 /**
- * Confirms grants as the settings require; undefined if they require nothing. `look` only looks the lease up, and `notDurable`
- * makes the error of a grant that is not confirmed.
+ * Confirms grants as the settings require. Undefined if they require nothing. `look` only looks the lease up, and `notDurable` creates the
+ * error for a grant that is not confirmed.
  */
 export const confirmer = <Resolved extends ResolvedAcquire>(
   context: ClientContext,

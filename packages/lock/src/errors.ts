@@ -13,19 +13,19 @@ declare module "@kit/core" {
 
 /**
  * The lock was not granted within `waitMs`. `holder` and `msLeft` describe the lease at the last reply. With a `cause`, Redis was
- * unreachable at the end, or the slot was moving. The attempt is undone in the background. Retryable; `tryAcquire` resolves with
- * null instead.
+ * unreachable at the end, or the slot was moving. kit undoes the attempt in the background. Retryable. `tryAcquire` resolves with null
+ * instead.
  *
- * A lost connection is noticed at once. A silent server is noticed by the next heartbeat, within six seconds plus `deadlineMs`.
+ * kit notices a lost connection immediately. It notices a silent server at the next heartbeat, within six seconds plus `deadlineMs`.
  */
 export class LockTimeoutError extends KitError {
   /** @internal */
   static override readonly brand: string = "LockTimeoutError";
   /** The lock's name. */
   readonly resource: string;
-  /** The holder's label at the last reply; undefined when there was no reply. */
+  /** The holder's label at the last reply, or undefined if there was no reply. */
   readonly holder: string | undefined;
-  /** Time left of that lease then, in milliseconds; Infinity when its expiry was removed (PERSIST). */
+  /** The time that the holder's lease had left at that reply, in milliseconds; Infinity if its expiry was removed (PERSIST). */
   readonly msLeft: number | undefined;
 
   constructor(
@@ -49,8 +49,8 @@ export class LockTimeoutError extends KitError {
 }
 
 /**
- * A lease ended before its release; `reason` says how. Work done since then may overlap with the work of the next holder. The
- * reason of `lease.signal`, and the error of `assertHeld()`.
+ * A lease ended before its release; `reason` gives the cause. Work done since then may overlap with the next holder's work. This error is
+ * the reason of `lease.signal`, and `assertHeld()` throws it.
  */
 export class LockLostError extends KitError {
   /** @internal */
@@ -90,8 +90,8 @@ export class LockQueueFullError extends KitError {
 }
 
 /**
- * The lock was granted, but its grant did not reach the replicas or disks that `durable` requires in time; the message says why. The
- * grant is undone in the background. Retryable; look at the replicas if it stays.
+ * The lock was granted, but its grant did not reach the replicas or disks that `durable` requires in time; the message gives the reason.
+ * kit undoes the grant in the background. Retryable. If the error persists, check the replicas.
  */
 export class LockNotDurableError extends KitError {
   /** @internal */
@@ -106,8 +106,8 @@ export class LockNotDurableError extends KitError {
 }
 
 /**
- * The caller is inside a section that holds this lock, and would wait for its own end. Only of a lock with `reentrant`. Use the lease of
- * the section, or `using` inside it. Not retryable.
+ * The caller is inside a section that holds this lock, and would wait for itself. Only for a lock with `reentrant`. Use the section's
+ * lease, or call `using` inside it. Not retryable.
  */
 export class LockSelfDeadlockError extends KitError {
   /** @internal */

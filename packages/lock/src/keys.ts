@@ -1,7 +1,7 @@
 import { keyspace } from "@kit/core";
 
 /**
- * Every key that this package writes. All keys of one lock share the hash tag `{name}`, so they lie in one slot. Braces, colons,
+ * Every key that this package writes. All keys of one lock share the hash tag `{name}`, so they are in one slot. Braces, colons,
  * percent signs and control characters of a name are percent-encoded: `{` is `%7B`.
  *
  * | Key                       | Type   | Content                                                                                   | Life                             |
@@ -17,8 +17,8 @@ import { keyspace } from "@kit/core";
  * | `kit:lock:{name}:quorum`  | string | of a quorum lock, on each of its servers: `token\|holder` | the lease |
  * | `name`, `mutex:name` …     | string | of a compatible lock: the holder's token; the key is `keyPrefix` and the name, as it is    | the lease                        |
  *
- * The channel `kit:inbox:<uuid>` belongs to core: each client has one, on which its waiters are notified. If somebody changed the
- * fencing token by hand (`KIT_LAYOUT`), delete the key `…:fence`: the tokens then continue from the clock.
+ * The channel `kit:inbox:<uuid>` belongs to core. Each client has one channel, which notifies its waiters. If someone edited the
+ * fencing token (`KIT_LAYOUT`), delete the key `…:fence`: the tokens then continue from the clock.
  */
 export interface LockKeys {
   readonly lease: string;
@@ -27,7 +27,7 @@ export interface LockKeys {
   readonly waiters: string;
 }
 
-/** The keys of a read/write lock. A lock of the same name has others. */
+/** The keys of a read/write lock. They differ from the keys of a lock with the same name. */
 export interface ReadWriteKeys {
   readonly leases: string;
   readonly fence: string;
@@ -37,7 +37,7 @@ export interface ReadWriteKeys {
 
 const mostKnown = 4_096;
 
-/** Builds keys by the name; caches them, since most callers use few names. */
+/** Builds keys by name. They are cached, because most callers use few names. */
 const cached =
   <Keys>(build: (head: string) => Keys) =>
   (prefix: string): ((name: string) => Keys) => {

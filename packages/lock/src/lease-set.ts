@@ -3,23 +3,23 @@ import { onAbort, OwnAbortController, withCaller } from "@kit/core/toolkit";
 import { LockLostError } from "./errors.js";
 import type { Lease } from "./lease.js";
 
-/** Releases each in the background, in one round trip. In an outage it is retried, with an `error` event. */
+/** Releases each lease in the background, in one round trip. In an outage it retries, with an `error` event. */
 export const releaseAll = (leases: readonly (Lease | null)[]): void => {
   for (const lease of leases) void lease?.release().catch(() => undefined);
 };
 
 /**
- * Several held locks, as one: they are renewed automatically until `release()`, and the loss of one of them is the loss of the
- * set. Made by {@link Lock.acquireAll}.
+ * Several held locks as one. kit renews them automatically until `release()`. If one lock is lost, the set is lost. Returned by
+ * {@link Lock.acquireAll}.
  *
- * When one is lost, `signal` aborts with its loss, and the others are released.
+ * When one is lost, `signal` aborts with that error, and the others are released.
  *
- * The states: held → released (by `release()`), or held → lost (once). There is no way back.
+ * States: held → released (by `release()`), or held → lost (once). These are final.
  */
 export class LeaseSet implements AsyncDisposable {
   /** The names without duplicates, in the order in which they are taken. */
   readonly names: readonly string[];
-  /** The fencing token of each name: pass a resource the token of its own name. See {@link Lease.fencingToken}. */
+  /** The fencing token of each name. Pass each resource the token of its name. See {@link Lease.fencingToken}. */
   readonly fencingTokens: ReadonlyMap<string, string>;
   readonly #leases: readonly Lease[];
   readonly #controller = new OwnAbortController();
@@ -33,26 +33,26 @@ export class LeaseSet implements AsyncDisposable {
     for (const { signal } of leases) onAbort(signal, () => this.#lose(signal.reason));
   }
 
-  /** The time for which all are certainly still held, in milliseconds, by this process's clock; 0 once one is lost or released. */
+  /** How long all locks are certainly still held, in milliseconds, by this process's clock; 0 after one is lost or released. */
   get remainingMs(): number {
     return Math.min(...this.#leases.map(({ remainingMs }) => remainingMs));
   }
 
-  /** Whether `remainingMs` is above 0. Compares local clocks and sends no command. */
+  /** Whether `remainingMs` is above 0. It compares local clocks and sends no command. */
   get isHeld(): boolean {
     return this.remainingMs > 0;
   }
 
-  /** Aborts when one of the locks is lost, with the error of that loss as its reason. A release does not abort it. */
+  /** Aborts when one of the locks is lost, with that error as its reason. A release does not abort it. */
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
   /**
-   * Throws unless all are held at this instant, by this process's clock. Call it right before an action that must not be done
-   * twice, and after anything that may have stalled the process.
+   * Throws unless all locks are held at this instant, by this process's clock. Call it right before an action that must not be done twice,
+   * and after anything that may have stalled the process.
    *
-   * @throws {LockLostError} one of them is lost, or they have been released; `resource` is its name.
+   * @throws {LockLostError} one of the locks is lost, or they have been released; `resource` is its name.
    */
   assertHeld(): void {
     // A lease that is over ends here, and with it the set.
@@ -61,11 +61,11 @@ export class LeaseSet implements AsyncDisposable {
   }
 
   /**
-   * Makes each lease last `leaseMs` from now, and sets the length for later renewals; by default it keeps their length. One
-   * round trip. `maxHoldMs` still ends each of them.
+   * Makes each lease last `leaseMs` from now, and sets the length for later renewals. By default each lease keeps its length. It costs one
+   * round trip. `maxHoldMs` still ends each lease.
    *
-   * @throws {LockLostError} one of them is lost, or they have been released.
-   * @throws {KitError} no reply in time for one of them; it counts as held as after {@link Lease.extend}.
+   * @throws {LockLostError} one of the locks is lost, or they have been released.
+   * @throws {KitError} one lease got no reply in time. It counts as held as after {@link Lease.extend}.
    * @throws {TypeError | RangeError} `leaseMs` is not an integer from 10 ms to a day.
    */
   async extend(leaseMs?: number): Promise<void> {
@@ -77,13 +77,13 @@ export class LeaseSet implements AsyncDisposable {
   }
 
   /**
-   * Releases all of them, each granted to the first of its waiters. One round trip, sent again where a reply is lost.
+   * Releases all locks, and grants each to its first waiter. It costs one round trip. kit sends it again if a reply is lost.
    *
-   * Resolves with `released`; or with `not-held` when one of them had ended before, so that another may have held it meanwhile.
-   * Each is released, also when the release of another fails. A second call changes nothing and resolves with the same.
+   * Resolves with `released`, or with `not-held` if one lock had ended before: another caller may have held it meanwhile. If one release
+   * fails, the others still happen. A second call changes nothing and resolves with the same value.
    *
-   * @throws {KitError} no reply in time for one of them. Releasing it is retried in the background until its lease is over; a
-   * further call tries again, too.
+   * @throws {KitError} one release got no reply in time. kit retries it in the background until its lease has ended. You can call
+   * `release()` again.
    */
   async release(): Promise<ReleaseOutcome> {
     const released = await Promise.allSettled(this.#leases.map((lease) => lease.release()));
@@ -94,7 +94,7 @@ export class LeaseSet implements AsyncDisposable {
     return "not-held";
   }
 
-  /** `release()`; an outage emits an `error` event and does not throw. */
+  /** Same as `release()`, but an outage emits an `error` event and does not throw. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release().catch(() => undefined);
   }

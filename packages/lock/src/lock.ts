@@ -27,7 +27,7 @@ import { Sections } from "./sections.js";
 
 const inspectedWaiters = 10;
 const noOptions: AcquireOptions = {};
-/** In place of a fencing token: any lease. */
+/** Matches any lease, in place of a fencing token. */
 const byForce = "*";
 
 const checkRoutine = (routine: unknown): void => {
@@ -35,56 +35,56 @@ const checkRoutine = (routine: unknown): void => {
     throw new TypeError(`Expected \`routine\` to be a function, got ${typeof routine}`);
 };
 
-/** Events of a lock object's locks; for tracing use the diagnostics channels `kit:lock.*`. */
+/** Events of a lock object. For tracing, use the diagnostics channels `kit:lock.*`. */
 export interface LockEvents {
   /** A lease was granted, `waitedMs` milliseconds after the call. */
   readonly acquired: readonly [event: { name: string; fencingToken: string; waitedMs: number }];
-  /** An acquire was queued behind `position` others and the holder. */
+  /** An acquire was queued. The holder and `position` waiters are ahead of it. */
   readonly waiting: readonly [event: { name: string; position: number; holder: string | undefined }];
-  /** An acquire without `waitMs` has waited for 30 seconds. Once for each, at the next heartbeat: up to six seconds later. */
+  /** An acquire without `waitMs` has waited for 30 seconds. Emitted once per acquire, at the next heartbeat: up to six seconds later. */
   readonly stillWaiting: readonly [
     event: { name: string; position: number; holder: string | undefined; waitedMs: number },
   ];
-  /** The server had lost a waiter, or its grant expired before the message arrived: the waiter queues again, at the end. */
+  /** The server lost a waiter, or its grant expired before the message arrived. The waiter queues again, at the end. */
   readonly requeued: readonly [event: { name: string }];
   /** A lease was released. */
   readonly released: readonly [event: { name: string; fencingToken: string }];
   /** A lease ended without a release. */
   readonly lost: readonly [event: { name: string; fencingToken: string; reason: LossReason }];
   /**
-   * The server may drop keys when its memory is full, by an `allkeys-…` or a `volatile-…` policy: leases have an expiry, and a lock
-   * whose lease was dropped has two holders. Emitted once for each policy; asked in the background, only while there is a listener,
-   * and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   * The server's eviction policy (`allkeys-…` or `volatile-…`) may drop leases when memory is full, because leases have an expiry. A lock
+   * whose lease was dropped can have two holders. Emitted once per policy. kit reads the policy in the background, only while there is a
+   * listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A command in the background failed; it is retried where a retry can help. While an outage lasts, waiters, renewals and releases emit
-   * one error, and one with the code `KIT_RECOVERED` when commands work again.
+   * A background command failed. It is retried where a retry can help. During an outage, waiters, renewals and releases emit one error
+   * together, and one with the code `KIT_RECOVERED` when commands work again.
    */
   readonly error: readonly [error: KitError];
 }
 
-/** A lock's state at one instant. It may have changed by the time it is read. */
+/** A lock's state at one instant. It may have changed by the time you read it. */
 export interface LockInspection {
   readonly state: "free" | "held";
-  /** The label of the holder. */
+  /** The holder's label. */
   readonly holder: string | null;
-  /** The newest fencing token ever granted; null when none is stored: see `keepMs`. */
+  /** The newest fencing token ever granted, or null if none is stored: see `keepMs`. */
   readonly fencingToken: string | null;
-  /** Time left of the lease, in milliseconds; null when free, Infinity when its expiry was removed (PERSIST). */
+  /** Time left of the lease, in milliseconds: null if the lock is free, Infinity if the expiry was removed (PERSIST). */
   readonly msLeft: number | null;
-  /** How many wait, including dead waiters that were not dropped yet. */
+  /** The number of waiters, including dead ones that were not dropped yet. */
   readonly waiters: number;
-  /** The first ten in the queue. */
+  /** The first ten waiters. */
   readonly queue: readonly { readonly holder: string }[];
 }
 
 /**
- * Locks by name, on one Redis: at most one holder of a name at any instant of the server's clock, as long as the server
- * keeps its data. Made by {@link createLock}.
+ * Named locks on one Redis. At any instant of the server's clock a name has at most one holder, as long as the server keeps its data.
+ * Create it with {@link createLock}.
  *
- * A caller that cannot have the lock waits in the queue, in the order in which the server saw the calls. A release hands the
- * lock to the first of the queue and notifies it, in one step; waiters don't poll unless pushes are forbidden. They send a heartbeat every 5 s.
+ * A caller that can't have the lock waits in a queue, ordered by the calls' arrival at the server. A release hands the lock to the first
+ * waiter and notifies it, in one step. Waiters don't poll unless pushes are forbidden. They send a heartbeat every 5 s.
  */
 export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   /** The settings of an acquire without options. */
@@ -92,10 +92,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   readonly #life: ObjectLife;
   readonly #commands: LockCommands;
   readonly #leaser: Leaser<ResolvedLock, Held, Lease>;
-  /** Undefined: the lock is not reentrant. */
+  /** Undefined if the lock is not reentrant. */
   readonly #sections: Sections | undefined;
 
-  /** Made by this package only. */
+  /** Created by this package only. */
   constructor(redis: RedisLike, options: LockOptions) {
     super();
     const settings = resolve("options", options, lockRules);
@@ -124,16 +124,16 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Waits until this caller holds the lock, runs `routine` with the lease, and releases the lock, also after an error, unless
-   * the routine hands the lease over.
+   * Waits until you hold the lock, runs `routine` with the lease, and releases the lock. It also releases the lock if the routine throws,
+   * but not if the routine hands the lease over.
    *
-   * Resolves with the routine's result. If the lease is lost while it runs, `lease.signal` aborts, and the call rejects once the
-   * routine has ended; an error of the routine takes precedence. When an outage prevents the release, the result stands, and an
+   * Resolves with the routine's result. If the lease is lost while the routine runs, `lease.signal` aborts, and the call rejects when the
+   * routine has finished. An error of the routine takes precedence. If an outage prevents the release, the call still resolves, and an
    * `error` event is emitted.
    *
    * @throws the routine's error.
-   * @throws {LockLostError} the routine succeeded, but the lease had been lost before.
-   * @throws all that {@link acquire} throws; then the routine was not run.
+   * @throws {LockLostError} the routine succeeded, but its lease had been lost.
+   * @throws all errors of {@link acquire}; the routine was not run.
    *
    * @example
    * const left = await lock.using("item:42", async (lease) => {
@@ -159,27 +159,27 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Waits until this caller holds the lock, and returns its lease.
+   * Waits until you hold the lock, and returns its lease.
    *
-   * Waiters are served first in, first out, in the order of their arrival at the server; an unreachable waiter is skipped and
-   * keeps its place. Each acquire is a holder of its own: a second acquire of a name that this process holds waits as well. All
-   * waiters of a name in this object share one heartbeat about every five seconds. When the caller gives up (`waitMs`,
-   * `signal`), the promise rejects at once and the waiter leaves the queue in the background; a lock that was granted at that
-   * moment goes to the next waiter.
+   * Waiters are served first in, first out, ordered by arrival at the server. An unreachable waiter is skipped and keeps its place. Each
+   * acquire is a separate holder: if this process already holds the name, a second acquire waits. All waiters of a name in this object
+   * share one heartbeat, about every five seconds. When you give up (`waitMs`, `signal`), the promise rejects immediately, and the waiter
+   * leaves the queue in the background. If the lock was granted at that moment, it goes to the next waiter.
    *
    * @throws {LockTimeoutError} `waitMs` passed. With a `cause`, Redis was unreachable at the end, or the slot was moving.
-   * @throws {LockLostError} the server's reply came after the lease was over. The acquire is being undone; call again.
-   * @throws `signal.reason` if `signal` aborts first; if it has aborted before the call, no command is sent.
-   * @throws {LockQueueFullError} `maxWaiters` wait already.
+   * @throws {LockLostError} the reply arrived after the lease had ended. The acquire is undone in the background; call again.
+   * @throws `signal.reason` if `signal` aborts first. If it was aborted before the call, no command is sent.
+   * @throws {LockQueueFullError} `maxWaiters` callers already wait.
    * @throws {LockSelfDeadlockError} the lock is `reentrant`, and the caller is inside a section that holds this name.
-   * @throws {LockNotDurableError} the grant did not reach the replicas or disks that `durable` requires. It is being undone; call again.
-   * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter.
-   * Once in the queue, the wait continues through outages.
-   * @throws {KitUnknownOutcomeError} the first command's reply was lost. The acquire is being undone; call again.
-   * @throws {KitClosedError} this object was closed, or the client was ended during the wait. If the client was ended before
-   *   the call: KitUnavailableError, not retryable.
-   * @throws {KitError} the server's other errors, by their code; `KIT_NAME` for a name that cannot be a key.
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {LockNotDurableError} the grant did not reach the replicas or disks that `durable` requires. It is undone in the background;
+   * call again.
+   * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter. Once in the
+   * queue, the wait continues through outages.
+   * @throws {KitUnknownOutcomeError} the reply to the first command was lost. The acquire is undone in the background; call again.
+   * @throws {KitClosedError} this object was closed, or the client was ended during the wait. If the client was ended before the call, the
+   * error is KitUnavailableError, not retryable.
+   * @throws {KitError} another error of the server, by its code; `KIT_NAME` for a name that cannot be a key.
+   * @throws {TypeError | RangeError} an option is invalid.
    *
    * @example
    * const lease = await lock.acquire("report", { waitMs: 5_000 });
@@ -196,23 +196,23 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Tries once, and returns the lease, or null when another holds the lock or others wait for it.
+   * Tries once. Returns the lease, or null if another caller holds the lock or waits for it.
    *
-   * @throws all that {@link acquire} throws except LockTimeoutError and LockQueueFullError.
+   * @throws all errors of {@link acquire} except LockTimeoutError and LockQueueFullError.
    */
   async tryAcquire(name: string, options: TryOptions = {}): Promise<Lease | null> {
     return await this.#leaser.acquire(name, this.#tryTermsOf(options), () => null);
   }
 
   /**
-   * Waits until this caller holds all of the locks, runs `routine` with the set, and releases them, also after an error.
+   * Waits until you hold all of the locks, runs `routine` with the set, and releases them. It also releases them if the routine throws.
    *
-   * Resolves with the routine's result. If one of them is lost while it runs, `set.signal` aborts, the others are released, and
-   * the call rejects once the routine has ended; an error of the routine takes precedence.
+   * Resolves with the routine's result. If one of the locks is lost while the routine runs, `set.signal` aborts and the others are
+   * released. The call then rejects when the routine has finished. An error of the routine takes precedence.
    *
    * @throws the routine's error.
-   * @throws {LockLostError} the routine succeeded, but one of them had been lost before.
-   * @throws all that {@link acquireAll} throws; then the routine was not run.
+   * @throws {LockLostError} the routine succeeded, but one of the locks had been lost.
+   * @throws all errors of {@link acquireAll}; the routine was not run.
    *
    * @example
    * await lock.usingAll(["account:bob", "account:ann"], async ({ fencingTokens, signal }) => {
@@ -235,18 +235,18 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Waits until this caller holds all of the locks, 1 to 100 of them, and returns their leases as a set. In one slot of a Cluster
-   * or in several.
+   * Waits until you hold all of the locks, 1 to 100 of them, and returns their leases as a set. The locks can be in different slots of a
+   * Cluster.
    *
-   * No order of names or callers can make callers wait for each other in a circle: all of them take the names in one order.
-   * Duplicates count once. Free locks are all taken in one round trip. Where one is not free, the caller waits in its queue as for
-   * a single lock; meanwhile it holds the locks before it in that order, and none behind it. `waitMs` and `signal` count for all
-   * of them together.
+   * Calls of `acquireAll` don't deadlock with each other, whatever the order of `names`: every call takes them in one order. Duplicates
+   * count once. If all locks are free, one round trip takes them. If one is not free, the caller waits in its queue as for a single lock.
+   * Meanwhile it holds the locks that come earlier in that order, and none that come later. `waitMs` and `signal` apply to all of them
+   * together.
    *
    * @throws {LockTimeoutError} `waitMs` passed; `resource` is the name that was not free. All others are released.
-   * @throws {LockLostError} one of them was lost before all were held. The others are released; call again.
-   * @throws {TypeError | RangeError} `names` is not a list of 1 to 100 names, or an option is not what it should be.
-   * @throws all else that {@link acquire} throws, with the others released in the background.
+   * @throws {LockLostError} one of the locks was lost before all were held. The others are released; call again.
+   * @throws {TypeError | RangeError} `names` is not a list of 1 to 100 names, or an option is invalid.
+   * @throws all other errors of {@link acquire}; the other locks are released in the background.
    *
    * @example
    * await using set = await lock.acquireAll(["item:42", "buyer:7", "seller:9"], { waitMs: 5_000 });
@@ -259,10 +259,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Tries once to take all of the locks, and returns them as a set; or null when one of them was not free: then none is taken.
-   * Two such tries at the same instant may each find a lock that the other has for a moment, and both return null.
+   * Tries once to take all of the locks. Returns them as a set, or null if one of them was not free: then you hold none. Two such tries at
+   * the same instant can both return null, because each briefly holds a lock that the other needs.
    *
-   * @throws all that {@link acquireAll} throws except LockTimeoutError and LockQueueFullError.
+   * @throws all errors of {@link acquireAll} except LockTimeoutError and LockQueueFullError.
    */
   async tryAcquireAll(names: readonly string[], options: TryOptions = {}): Promise<LeaseSet | null> {
     return await tryAcquireAll(this.#leaser, names, this.#tryTermsOf(options));
@@ -287,14 +287,14 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Takes the lock away from its holder, and grants it to the first waiter. For operators, when a holder is certainly gone: a
-   * holder that still runs notices the loss only at its next renewal.
+   * Takes the lock from its holder, and grants it to the first waiter. For operators, when the holder is certainly dead: a holder that
+   * still runs notices the loss only at its next renewal.
    *
-   * Resolves with the label of the former holder; or with null when the lock was free, or changed hands at that moment.
+   * Resolves with the label of the previous holder, or with null if the lock was free or changed hands at that moment.
    *
    * @throws {KitUnavailableError} no server answered in time; nothing was changed.
-   * @throws {KitUnknownOutcomeError} the reply to the release was lost. Inspect the lock first: a second call may take it away from
-   * the next holder. Not retryable.
+   * @throws {KitUnknownOutcomeError} the reply to the release was lost. Inspect the lock first: a second call may take it from the next
+   * holder. Not retryable.
    */
   async forceRelease(name: string): Promise<string | null> {
     this.#life.assertOpen();
@@ -314,10 +314,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Continues a lease that another process (or object) handed over or serialised. It is renewed once, which shows that it is
-   * still held, and then according to its own `renew`.
+   * Continues a lease that another process (or object) handed over or serialized. kit renews it once, to check that it is still held. After
+   * that its own `renew` setting applies.
    *
-   * @throws {LockLostError} it is no longer held.
+   * @throws {LockLostError} the lease is no longer held.
    * @throws {TypeError} `text` does not come from `lease.handOver()` or `lease.serialise()`.
    * @throws {KitUnavailableError} no server answered in time.
    */
@@ -336,17 +336,17 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Ends this object. New acquires and waiters reject with KitClosedError, and the waiters leave the queue. `close()` waits for
-   * held leases, at most `timeoutMs`; then their signals abort and they are released, which takes at most `deadlineMs` more. The
-   * client is not touched. Idempotent: the first call's options count.
+   * Closes this object. New acquires and waiters reject with KitClosedError, and the waiters leave the queue. `close()` waits for held
+   * leases, up to `timeoutMs`. Then their signals abort and kit releases them, within another `deadlineMs`. Your client stays open.
+   * Idempotent: the first call's options count.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be. It rejects for no other reason.
+   * @throws {TypeError | RangeError} an option is invalid. It rejects for no other reason.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#life.close(options, (deadline) => this.#leaser.end(deadline));
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
@@ -361,12 +361,12 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
 }
 
 /**
- * Makes a lock object. Locks have names; one object serves any number of them, and any number of callers.
+ * Creates a lock object. One object serves any number of lock names and callers.
  *
- * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, blocked or
- * subscribed. The first wait opens one more connection, for pushes; the last `close()` on the client ends it.
+ * `redis` is a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes it, blocks it or subscribes on it.
+ * The first wait opens one more connection, for pushes. The last `close()` on the client ends that connection.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  *
  * @example
  * const lock = createLock(redis);

@@ -22,24 +22,23 @@ import {
 const dayMs = 86_400_000;
 const longestKeepMs = 7 * dayMs;
 
-/** How a grant must be replicated before an acquire resolves, as core's `durable()` confirms it. */
+/** The replication that a grant needs before an acquire resolves, as core's `durable()` confirms it. */
 export interface DurableOption {
   /**
-   * How many replicas must have received the grant; 0 only with `fsync: "local"`. When this is the number of all replicas, a
+   * The number of replicas that must have received the grant; 0 only with `fsync: "local"`. If this is the number of all replicas, a
    * failover loses no confirmed grant.
    *
    * @default 1
    */
   readonly replicas?: number | undefined;
   /**
-   * The disks that must have the grant: none, the master's, or those of the master and of `replicas` replicas.
+   * The disks that must have the grant: none, the master's, or the disks of the master and of `replicas` replicas.
    *
    * @default "none"
    */
   readonly fsync?: "none" | "local" | "replicas" | undefined;
   /**
-   * How long an acquire waits for replicas and disks once it is granted, in milliseconds, 1 to 86,400,000 (a day); within its
-   * `waitMs`.
+   * How long an acquire waits for replicas and disks after its grant, in milliseconds: 1 to 86,400,000 (a day). `waitMs` still limits it.
    *
    * @default 1000
    */
@@ -60,51 +59,51 @@ const durableOption = (name: string, given: DurableOption): ResolvedDurable => {
   return durable;
 };
 
-/** Settings of a lock object. The lease options among them are defaults for each acquire. */
+/** Settings of a lock object. Its lease options are the defaults of each acquire. */
 export interface LockOptions extends LeaserOptions {
   /**
-   * How long the last fencing token of a name is stored after a release that leaves nobody holding it or waiting, in milliseconds:
-   * 60,000 to 604,800,000 (a week). Of a name that is not used again, this is all that stays.
+   * How long the server stores a name's last fencing token, in milliseconds: 60,000 to 604,800,000 (a week). The time starts with a release
+   * that leaves no holder and no waiter. Nothing else is stored for an unused name.
    *
-   * With many names that are used once, as one for each order, a short time saves memory. Tokens never begin anew: after that time
-   * they continue from the server's clock. So the next one is smaller than an earlier one only where that clock is behind by more
-   * than `keepMs`: it was set back, or a failover led to a server whose clock differs. A lease that ends without a release leaves
-   * its token for a week after the grant.
+   * A short time saves memory if you use many names only once, such as one per order. Tokens never restart: after that time they continue
+   * from the server's clock. A new token is smaller than an earlier one only if that clock is behind by more than `keepMs`. This happens if
+   * the clock was set back, or if a failover led to a server whose clock differs. If a lease ends without a release, its token stays for a
+   * week after the grant.
    *
    * @default 604800000
    */
   readonly keepMs?: number | undefined;
   /**
-   * How much longer a lock stays taken after its lease was lost, in milliseconds: 0 to 86,400,000 (a day). A holder that was cut
-   * off or stalled has this time to notice, and to stop, before another can hold the lock. A release ends it at once, and so does
+   * How much longer a lock stays taken after its lease was lost, in milliseconds: 0 to 86,400,000 (a day). A holder that was cut off or
+   * stalled has this time to notice the loss and stop, before another caller can hold the lock. A release skips this delay, and so does
    * `close()`.
    *
-   * A holder that crashed costs this much more, and so does a waiter that died between its grant and its first renewal. In the
-   * replies of others it counts as a part of the lease.
+   * A crashed holder keeps the lock taken for this much longer. So does a waiter that died between its grant and its first renewal. Other
+   * callers see the delay as part of the lease.
    *
    * @default 0
    */
   readonly lockDelayMs?: number | undefined;
   /**
-   * An acquire resolves once its grant is replicated like this; otherwise the grant is undone, and the acquire rejects with
-   * LockNotDurableError. Each acquire costs three more round trips, with `fsync` up to four, on a dedicated connection, of
-   * which a client has eight. The same holds for `tryUpgrade()` of a read/write lock. Renewals are not confirmed.
+   * An acquire resolves only when its grant is replicated like this. Otherwise the grant is undone, and the acquire rejects with
+   * LockNotDurableError. Each acquire costs three more round trips (with `fsync`, up to four) on a dedicated connection. A client has eight
+   * of these connections. The same applies to `tryUpgrade()` of a read/write lock. Renewals are not confirmed.
    *
    * @default off: an acquire resolves once the master has granted it
    */
   readonly durable?: DurableOption | undefined;
   /**
-   * The least time from a grant until another can hold the lock, in milliseconds: 0 to 86,400,000 (a day). A release before that
-   * leaves the lock taken until then, under the holder's label. So a short job that many servers begin at about the same time
-   * runs once. It counts from the instant of the grant by the server's clock. Not for several names at once.
+   * The minimum time from a grant until another caller can hold the lock, in milliseconds: 0 to 86,400,000 (a day). After an earlier
+   * release the lock stays taken until then, under the holder's label. Use it to run a short job only once if many servers start it at
+   * about the same time. The time starts at the grant, by the server's clock. It does not apply to several names acquired together.
    *
    * @default 0
    */
   readonly minHoldMs?: number | undefined;
   /**
-   * Whether `using` inside the routine of a `using` of the same name, on this object, runs at once in the same lease. The
-   * outer one ends when all inside have ended. An `acquire` of a name that the routine holds would wait for itself: it rejects
-   * with LockSelfDeadlockError. What is inside is known by an AsyncLocalStorage, which costs some speed.
+   * Whether `using` inside the routine of another `using` of the same name, on this object, runs immediately in the same lease. The outer
+   * call finishes when all inner ones have finished. An `acquire` of a name that the routine holds would wait for itself, so it rejects
+   * with LockSelfDeadlockError. kit tracks the sections with an AsyncLocalStorage, which costs some speed.
    *
    * @default false
    */
@@ -130,19 +129,19 @@ export const readWriteLockRules = ownReadWriteRules satisfies RulesOf<ReadWriteL
 
 export type ReadWriteLockSettings = Resolved<typeof readWriteLockRules>;
 
-/** The settings of one acquire, and those of its object that its lease needs. */
+/** The settings of one acquire, and its object's settings that the lease needs. */
 export type ResolvedLock = ResolvedAcquire & Pick<LockSettings, "lockDelayMs" | "minHoldMs">;
 
-/** `keepMs` as the scripts have it: empty for the week that each grant stores the token for. */
+/** `keepMs` for the scripts. Empty means the week for which each grant stores the token. */
 export const keepTerm = ({ keepMs }: Pick<LockSettings, "keepMs">): number | "" =>
   keepMs === longestKeepMs ? "" : keepMs;
 
-/** One acquire. */
+/** Options of one acquire. */
 export type AcquireOptions = LeaseOptions & WaitOptions;
 
 export const acquireRules = { ...leaseRules, ...waitRules } satisfies RulesOf<AcquireOptions>;
 
-/** One try. */
+/** Options of one try. */
 export type TryOptions = LeaseOptions & Pick<AcquireOptions, "signal">;
 
 export const tryRules = { ...leaseRules, signal } satisfies RulesOf<TryOptions>;

@@ -2,23 +2,23 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { LockSelfDeadlockError } from "./errors.js";
 import type { Lease } from "./lease.js";
 
-/** A routine of `using` or `usingAll` that runs, and the names that it holds. */
+/** A running routine of `using` or `usingAll`, and the names that it holds. */
 interface Section {
   readonly names: readonly string[];
-  /** Undefined: it holds a set of leases. */
+  /** Undefined if it holds a set of leases. */
   readonly lease: Lease | undefined;
-  /** The section that it was begun in. */
+  /** The section that started this one. */
   readonly outer: Section | undefined;
-  /** The routines that run in its lease, too. */
+  /** The other routines that run in its lease. */
   readonly nested: Set<Promise<unknown>>;
   isOver: boolean;
 }
 
-/** The sections of a lock object, each known to all that is called in it. */
+/** The sections of a lock object. All code that a section calls can find it. */
 export class Sections {
   readonly #storage = new AsyncLocalStorage<Section>();
 
-  /** The section around this call that holds the name. What a section has left running does not count once it is over. */
+  /** The section around this call that holds the name. Work that a section left running does not count after the section is over. */
   around(name: string): Section | undefined {
     let section = this.#storage.getStore();
     while (section && (section.isOver || !section.names.includes(name))) section = section.outer;
@@ -32,7 +32,7 @@ export class Sections {
     for (const name of new Set<string>(names)) if (this.around(name)) throw new LockSelfDeadlockError(name);
   }
 
-  /** Runs `routine` as a section. It ends when the routine and all nested ones have ended: its lease may be released then. */
+  /** Runs `routine` as a section. It is over when the routine and all nested ones have finished: then its lease may be released. */
   async run<T>(names: readonly string[], lease: Lease | undefined, routine: () => Promise<T> | T): Promise<T> {
     let outer = this.#storage.getStore();
     // So a chain of sections, each begun by the one before it and left running, does not grow.

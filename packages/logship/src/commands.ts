@@ -11,11 +11,11 @@ export const freeChunks = async (connection: LogConnection, listed: readonly str
   }
 };
 
-/** Distinguishes this channel from a later one of the same name; null if there is none. */
+/** Distinguishes this channel from a later one with the same name. Null if there is no channel. */
 export const epochOf = async (connection: LogConnection): Promise<string | null> =>
   (await connection.read("HGET", [connection.keys.channel, "epoch"])) as string | null;
 
-/** Removes a consumer from a channel if its last sign of life is older than `silentMs` (0: in any case). Resolves with whether it was removed. */
+/** Removes a consumer from a channel if it was silent for `silentMs` (0: in any case). Resolves with whether it was removed. */
 export const dropConsumer = async (connection: LogConnection, consumer: string, silentMs: number): Promise<boolean> => {
   const epoch = (await epochOf(connection)) ?? "";
   for (let after = 0; after >= 0;) {
@@ -27,7 +27,7 @@ export const dropConsumer = async (connection: LogConnection, consumer: string, 
   return true;
 };
 
-/** Removes all consumers whose last sign of life is older than `silentMs`; resolves with their names. */
+/** Removes all consumers that were silent for `silentMs`. Resolves with their names. */
 export const dropSilent = async (connection: LogConnection, silentMs: number): Promise<string[]> => {
   const dropped: string[] = [];
   for (const consumer of (await connection.hash(connection.keys.consumers)).keys())
@@ -35,7 +35,7 @@ export const dropSilent = async (connection: LogConnection, silentMs: number): P
   return dropped;
 };
 
-/** Deletes a channel with its results. A crash in between leaves it closed, and another call finishes the deletion. */
+/** Deletes a channel and its results. A crash during the deletion leaves the channel closed; another call finishes it. */
 export const deleteChannel = async (connection: LogConnection): Promise<void> => {
   const { events, channel } = connection.keys;
   const epoch = (await epochOf(connection)) ?? "";
@@ -47,13 +47,13 @@ export const deleteChannel = async (connection: LogConnection): Promise<void> =>
   await discard(1, resultKeys(await connection.hash(channel)));
 };
 
-/** The channel at one instant; null if there is none yet. */
+/** The channel at one instant, or null if it does not exist yet. */
 export const statusOf = async (connection: LogConnection): Promise<scripts.ChannelStatus | null> => {
   connection.life.assertOpen();
   return await connection.run(scripts.status, { most: 100 });
 };
 
-/** A channel as plain numbers, for an exporter. Only the first 100 files in the channel are counted. */
+/** The channel as plain numbers, for an exporter. Counts only the first 100 files in the channel. */
 export const metricsOf = async (connection: LogConnection): Promise<MetricSample[]> => {
   const status = await statusOf(connection);
   if (!status) return [];

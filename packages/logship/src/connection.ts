@@ -19,7 +19,7 @@ import { type LinkedSignal, linkedSignal } from "./signals.js";
 /** A message on the events channel. */
 export type Hint = "data" | "space" | "file";
 
-/** Without a message the state is read again after `lookEveryMs`; if the ACL forbids to subscribe, after `pollMs`. */
+/** Without a message the state is read again after `lookEveryMs`, or after `pollMs` if the ACL forbids subscribing. */
 const lookEveryMs = 10_000;
 const pollMs = 250;
 
@@ -27,7 +27,7 @@ const pollMs = 250;
 export class LogConnection {
   /** Receives each error after which an operation is retried. */
   onError: (error: KitError) => void = () => undefined;
-  /** Called with a key of this name at each command. */
+  /** Called with a key of this name for each command. */
   onUse: (key: string) => void = () => undefined;
   readonly name: string;
   readonly life: ObjectLife;
@@ -39,7 +39,7 @@ export class LogConnection {
   #stopListening: (() => void) | undefined;
   #isForbidden = false;
 
-  /** `what`: the owner's name in errors. */
+  /** `what` is the owner's name in errors. */
   constructor(redis: RedisLike, name: string, settings: ClientSettings, what: string) {
     this.name = name;
     this.deadlineMs = settings.deadlineMs;
@@ -51,13 +51,16 @@ export class LogConnection {
     this.life.onClosed(stopDrops, () => this.#stopListening?.());
   }
 
-  /** A signal that aborts with the caller's, and with KitClosedError at `close()`; call `unlink` afterwards. Throws after `close()`. */
+  /**
+   * Returns a signal that aborts with the caller's signal, and with KitClosedError at `close()`. Call `unlink` afterwards. Throws after
+   * `close()`.
+   */
   link(signal: AbortSignal | undefined): LinkedSignal {
     this.life.assertOpen();
     return linkedSignal([signal, this.life.signal]);
   }
 
-  /** Runs a call that `close()` ends and waits for. */
+  /** Runs a call that `close()` aborts and waits for. */
   async task<T>(
     name: string,
     facts: () => object,
@@ -97,7 +100,7 @@ export class LogConnection {
     );
   }
 
-  /** Runs a script, on the keys of this name unless others are given. */
+  /** Runs a script, on the keys of this name unless you pass others. */
   async run<Keys extends readonly string[], Args extends readonly string[], Reply>(
     script: Script<Keys, Args, Reply>,
     args: Parameters<typeof script.run>[2],
@@ -132,7 +135,7 @@ export class LogConnection {
     return reply.slice(1);
   }
 
-  /** One command that only reads. `bytes`: texts in its reply are Buffers. */
+  /** Runs one command that only reads. With `bytes`, texts in its reply are Buffers. */
   async read(
     command: string,
     args: readonly string[],
@@ -152,9 +155,7 @@ export class LogConnection {
     }
   }
 
-  /**
-   * Calls `attempt` until it resolves, through outages and failovers, with growing pauses. Throws errors that a retry cannot help.
-   */
+  /** Calls `attempt` until it resolves, through outages and failovers, with growing pauses. Throws errors that a retry cannot fix. */
   async persist<T>(attempt: () => Promise<T>, signal: AbortSignal): Promise<T> {
     for (let number = 2; ; number++)
       try {
@@ -167,7 +168,7 @@ export class LogConnection {
       }
   }
 
-  /** Aborts the running calls, waits for them for at most `timeoutMs`, and detaches from the client. The options of the first call hold. */
+  /** Aborts the running calls, waits for them for up to `timeoutMs`, and detaches from the client. The first call's options count. */
   close(options: CloseOptions = {}): Promise<void> {
     return this.life.close(options, async (deadline) => {
       this.life.cancel();

@@ -25,29 +25,31 @@ declare module "@kit/core" {
 }
 
 /**
- * A failure of shipping, receiving or processing; `code` names it, and `file` the file that it is about.
+ * A failure of shipping, receiving or processing. `code` names the failure, and `file` names its file.
  *
- * - `KIT_LOGSHIP_FENCED`: another process took over the file, or works as this consumer. What this one has not committed had no effect
- * - `KIT_LOGSHIP_RESET`: Redis lost data that it had confirmed, or the channel was deleted. Another run begins with what Redis has now
- * - `KIT_LOGSHIP_CHANGED`: a source has changed since a part of it was processed or shipped: it was truncated, written over, or has grown
+ * - `KIT_LOGSHIP_FENCED`: another process took over the file, or works as this consumer. Whatever this process has not committed had no
+ *   effect
+ * - `KIT_LOGSHIP_RESET`: Redis lost data that it had confirmed, or the channel was deleted. Another run starts with the data that Redis has
+ *   now
+ * - `KIT_LOGSHIP_CHANGED`: a source has changed since a part of it was processed or shipped. It was truncated or overwritten, or has grown
  *   since it was shipped
- * - `KIT_LOGSHIP_CHANNEL_CLOSED`: the channel is closed and takes no further files
- * - `KIT_LOGSHIP_TRIMMED`: a new consumer cannot get everything, since chunks were freed before it joined: choose another `from`, or name it
- *   in `consumers` of the shipper
- * - `KIT_LOGSHIP_TOO_LARGE`: a passed-through file, or a single chunk, does not fit under the limit of the channel: raise it by `setLimit()`
- * - `KIT_LOGSHIP_EXPIRED`: a reservation ended before its chunks were committed, and they are written again. Only in `error` events
- * - `KIT_LOGSHIP_INTERRUPTED`: a failover lost a confirmed part of a stream, which cannot be read again from its beginning
+ * - `KIT_LOGSHIP_CHANNEL_CLOSED`: the channel is closed and accepts no more files
+ * - `KIT_LOGSHIP_TRIMMED`: a new consumer cannot get everything, because chunks were freed before it joined. Choose another `from`, or name
+ *   it in the shipper's `consumers`
+ * - `KIT_LOGSHIP_TOO_LARGE`: a passed-through file, or a single chunk, does not fit under the channel's limit. Raise it with `setLimit()`
+ * - `KIT_LOGSHIP_EXPIRED`: a reservation ended before its chunks were committed, and kit writes them again. Only in `error` events
+ * - `KIT_LOGSHIP_INTERRUPTED`: a failover lost a confirmed part of a stream, and a stream cannot be read again
  * - `KIT_LOGSHIP_BROKEN_OFF`: a file in the channel ends before the end of its source. Only in `damaged` events
- * - `KIT_LOGSHIP_DROPPED`: this consumer was removed from the channel; its name cannot be used there again
- * - `KIT_LOGSHIP_BUSY`: a job cannot be deleted while a worker has a file: end its runs; after a crash, wait for the end of `leaseMs`
- * - `KIT_LOGSHIP_RESULT`: a result cannot be stored, since its key has another type or its field is not an integer of up to 15 digits. Nothing of
- *   the commit, or of one piece of it, was applied
+ * - `KIT_LOGSHIP_DROPPED`: this consumer was removed from the channel, and its name cannot be used there again
+ * - `KIT_LOGSHIP_BUSY`: a job cannot be deleted while a worker has a file. End its runs; after a crash, wait until `leaseMs` has passed
+ * - `KIT_LOGSHIP_RESULT`: a result cannot be stored, because its key has another type or its field is not an integer of up to 15 digits.
+ *   Nothing of the commit, or of one piece of it, was applied
  */
 export class LogshipError extends KitError {
   /** @internal */
   static override readonly brand: string = "LogshipError";
   declare readonly code: LogshipErrorCode;
-  /** The file's name; undefined if the failure is not about one file. */
+  /** The file's name, or undefined if the failure is not about one file. */
   readonly file: string | undefined;
 
   constructor(
@@ -61,15 +63,15 @@ export class LogshipError extends KitError {
 }
 
 /**
- * A chunk is damaged or missing, or gzip content is damaged, cut off or of another format. Nothing behind `offset` was delivered; `onBadData`
- * decides how a run handles it.
+ * A chunk is damaged or missing, or gzip content is damaged, cut off or in another format. Nothing after `offset` was delivered.
+ * `onBadData` controls how a run handles it.
  */
 export class BadDataError extends LogshipError {
   /** @internal */
   static override readonly brand: string = "BadDataError";
-  /** Stored bytes before the damage, or before the chunk that has it. */
+  /** Stored bytes before the damage, or before the damaged chunk. */
   readonly offset: number;
-  /** Ordinal of the chunk; undefined for a local file. */
+  /** The chunk's ordinal, or undefined for a local file. */
   readonly chunk: number | undefined;
 
   constructor(reason: string, at: { file?: string | undefined; offset: number; chunk?: number | undefined }) {
@@ -85,7 +87,7 @@ export class BadDataError extends LogshipError {
   }
 }
 
-/** A line is refused by `onLongLine` or `onInvalidText`, or the text is UTF-16. The lines before it were delivered. */
+/** `onLongLine` or `onInvalidText` rejected a line, or the text is UTF-16. The lines before it were delivered. */
 export class LineError extends LogshipError {
   /** @internal */
   static override readonly brand: string = "LineError";
@@ -98,13 +100,13 @@ export class LineError extends LogshipError {
   }
 }
 
-/** The facts of the event `damaged`. */
+/** The payload of the event `damaged`. */
 export const damageOf = (file: string, error: unknown): { readonly file: string; readonly error: KitError } => ({
   file,
   error: asKitError(error, file),
 });
 
-/** Whether the error is about the content of one file, so that work on others can continue. */
+/** Whether the error is about one file's content, so that work on other files can continue. */
 export const isAboutContent = (error: unknown): error is Error & { readonly code: string } =>
   aboutContent.has(String((error as { code?: unknown } | null)?.code));
 
@@ -125,7 +127,7 @@ export class RolledBack extends LogshipError {
   }
 }
 
-/** A result was refused; nothing of its commit was applied. */
+/** A result was rejected. Nothing of its commit was applied. */
 export const resultError = (fault: string, targets: readonly string[]): LogshipError => {
   const [kind, number] = fault.split(" ");
   const key = targets[Number(number) - 1] ?? "a result";

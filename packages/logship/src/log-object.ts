@@ -16,7 +16,7 @@ export class LogObject<Events extends Record<keyof Events, readonly unknown[]>> 
     );
   }
 
-  /** Aborts running calls, waits for them for at most `timeoutMs` (10 s by default), and detaches from the client. Idempotent. */
+  /** Aborts running calls, waits for them for up to `timeoutMs` (10 s by default), and detaches from the client. Idempotent. */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#connection.close(options);
   }

@@ -18,7 +18,7 @@ import { nameOption } from "./keys.js";
 import { type LineOptions, lineRules } from "./bytes/lines.js";
 import { type FlushOptions, flushRules } from "./process/runner.js";
 
-/** A consumer's name as keys and records have it: without spaces. */
+/** A consumer's name as stored in keys and records: without spaces. */
 export const consumerName = (name: string): string => encodeURIComponent(nameOption("consumer", name, 200));
 
 const regExp: Rule<RegExp | undefined, RegExp> = custom((name, value) => {
@@ -31,8 +31,8 @@ const orders = choice(["natural", "mtime"], "natural");
 /** Settings that jobs, shippers and receivers share. */
 export interface ConnectionOptions extends ClientOptions {
   /**
-   * Works on a dedicated connection, with the settings of the given client. Chunks are large: on a shared connection other commands would wait behind
-   * them. `false` saves the connection.
+   * Works on a dedicated connection, with the given client's settings. Chunks are large: on a shared connection, other commands would wait
+   * for them. `false` saves the connection.
    *
    * @default true
    */
@@ -42,28 +42,28 @@ export interface ConnectionOptions extends ClientOptions {
 const connectionRules = { ...clientRules, isolate: boolean(true) } satisfies RulesOf<ConnectionOptions>;
 
 /**
- * The handling of a file that cannot be read: `error` ends the run. The others emit `damaged` and continue with the next file: `skip` counts the rest
- * of the file as done; `quarantine` keeps it for `redo()`.
+ * What to do with a file that cannot be read. `error` ends the run. The other policies emit `damaged` and continue with the next file:
+ * `skip` counts the rest of the file as done, and `quarantine` keeps it for `redo()`.
  */
 export type BadDataPolicy = "error" | "skip" | "quarantine";
 
 /** The selection of files in a directory, and their order. */
 export interface DirectoryOptions {
   /**
-   * Only files whose name matches.
+   * A pattern that file names must match.
    *
    * @default all
    */
   readonly match?: RegExp | undefined;
   /**
-   * The order of files: by name with numbers compared as numbers (`natural`), by time of the last change (`mtime`), or by a comparison.
+   * The order of files: by name with numbers compared as numbers (`natural`), by time of the last change (`mtime`), or by your comparison.
    *
    * @default "natural"
    */
   readonly order?: FileOrder | undefined;
   /**
-   * Follows links that lead out of the directory. By default such a link is left out, with a `skipped` event: anyone who can write to the directory
-   * could otherwise have any file read.
+   * Follows links that lead out of the directory. By default kit leaves out such a link, with a `skipped` event. Otherwise anyone who can
+   * write to the directory could have any file read.
    *
    * @default false
    */
@@ -84,21 +84,21 @@ export interface JobOptions extends ConnectionOptions, DirectoryOptions, LineOpt
   /** The directory whose files are processed, without its subdirectories. */
   readonly directory: string;
   /**
-   * A worker that is silent for this many milliseconds loses its file to others, which continue behind its last commit. The worker renews its claim
-   * three times in that time.
+   * A worker that is silent for this many milliseconds loses its file to other workers. They continue after its last commit. A worker
+   * renews its claim three times in this period.
    *
    * @default 10000
    */
   readonly leaseMs?: number | undefined;
   /**
-   * The handling of the text behind the last line feed of a file: `take` makes it a line; `leave` waits for the rest of it, for files that grow.
+   * What to do with the text after a file's last line feed. `take` makes it a line. `leave` waits for the rest of it, for files that grow.
    *
    * @default "take"
    */
   readonly lastLine?: "take" | "leave" | undefined;
   /**
-   * The handling of a file that cannot be read, is damaged, has changed, or has a refused line: `error` rejects after the other files; `skip`
-   * emits `damaged`, continues with the other files, and retries it in the next run.
+   * What to do with a file that cannot be read, is damaged, has changed, or has a rejected line. `error` rejects after the other files are
+   * done. `skip` emits `damaged`, continues with the other files, and retries the file in the next run.
    *
    * @default "error"
    */
@@ -123,7 +123,7 @@ export interface RunOptions {
   /** Ends the run: uncommitted results are dropped, and the promise rejects with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * How many files are processed at a time.
+   * The number of files that are processed at the same time.
    *
    * @default 1
    */
@@ -135,67 +135,69 @@ export const runRules = { signal, concurrency: integer(1, 1_000, 1) } satisfies 
 /** Settings of a shipper. */
 export interface ShipperOptions extends ConnectionOptions {
   /**
-   * The limit of memory in Redis for the chunks of the channel, in bytes: those that some consumer still needs, and those under way. The first
-   * shipper of the channel sets it; a later one with another number gets a `mismatch` event. `setLimit()` changes it. At least two chunks.
+   * The memory limit in Redis for the channel's chunks, in bytes. It covers chunks that a consumer still needs, and chunks in flight. The
+   * channel's first shipper sets it; a later shipper with another number gets a `mismatch` event. Change it with `setLimit()`. It must hold
+   * at least two chunks.
    *
    * @default 256 MiB (268435456)
    */
   readonly limitBytes?: number | undefined;
   /**
-   * How chunks are stored: `gzip` frames each as a gzip member; `none` keeps text as it is.
+   * How chunks are stored: `gzip` stores each as a gzip member; `none` stores plain text.
    *
    * @default "gzip"
    */
   readonly codec?: "gzip" | "none" | undefined;
   /**
-   * Compression level of gzip, 1 to 9. Log text gains little above 1.
+   * The gzip compression level, 1 to 9. Log text gains little above 1.
    *
    * @default 1
    */
   readonly gzipLevel?: number | undefined;
   /**
-   * The largest chunk in stored bytes. The default and 262128 lie just under an allocation size class of Redis; 131072 would take a quarter more
-   * memory.
+   * The largest chunk in stored bytes. The default and 262128 are just under an allocation size class of Redis; 131072 would use a quarter
+   * more memory.
    *
    * @default 131060
    */
   readonly chunkBytes?: number | undefined;
   /**
-   * How many chunks are written at the same time; each is held in memory until it is committed.
+   * The number of chunks that are written at the same time. Each stays in memory until it is committed.
    *
    * @default 16
    */
   readonly maxInFlight?: number | undefined;
   /**
-   * The reservation of a shipper that died ends after this many milliseconds. A connection that needs longer for `maxInFlight` chunks makes no
+   * A dead shipper's reservation ends after this many milliseconds. If a connection needs longer for `maxInFlight` chunks, it makes no
    * progress.
    *
    * @default 30000
    */
   readonly leaseMs?: number | undefined;
   /**
-   * Text is shipped after this many milliseconds at the latest, even if it is less than a chunk.
+   * Ships text after this many milliseconds at the latest, even if it is less than a chunk.
    *
    * @default 500
    */
   readonly flushMs?: number | undefined;
   /**
-   * Consumers that must get every file, even before they have joined: no chunk is freed before they have passed it.
+   * Consumers that must get every file, even before they join. No chunk is freed before they have passed it.
    *
    * @default []
    */
   readonly consumers?: readonly string[] | undefined;
   /**
-   * While this shipper finds no space, it removes consumers that gave no sign of life for this long. A waiting receiver gives a sign every 10 s, a
-   * working one with each commit, so this must be longer than its handler ever needs. A removed consumer rejects with `KIT_LOGSHIP_DROPPED`.
+   * While this shipper finds no space, it removes consumers that were silent for this many milliseconds. A waiting receiver gives a sign of
+   * life every 10 s, and a working one with each commit. So set it longer than its handler ever needs. A removed consumer rejects with
+   * `KIT_LOGSHIP_DROPPED`.
    *
    * @default never
    */
   readonly dropSilentMs?: number | undefined;
   /**
-   * The handling of a source that is damaged, or has changed since a part of it was shipped. The call rejects in both cases. `error` leaves the file
-   * open in the channel, where it holds up those behind it until another call continues it. `quarantine` ends it there: receivers read the committed
-   * part, emit `damaged`, and continue with the next file; the source can be shipped again as another file.
+   * What to do with a source that is damaged, or has changed since a part of it was shipped. The call rejects in both cases. `error` leaves
+   * the file open in the channel, where it holds up later files until another call continues it. `quarantine` ends the file there:
+   * receivers read the committed part, emit `damaged`, and continue with the next file. You can ship the source again as another file.
    *
    * @default "error"
    */
@@ -221,11 +223,11 @@ export const shipperRules = {
 
 export interface ResolvedShipper extends Omit<Resolved<typeof shipperRules>, "limitBytes"> {
   readonly limitBytes: number;
-  /** Whether the caller has named a limit. */
+  /** Whether the caller set a limit. */
   readonly hasLimit: boolean;
 }
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const resolveShipper = (options: ShipperOptions): ResolvedShipper => {
   const own = resolve("options", options, shipperRules);
   return { ...own, limitBytes: own.limitBytes ?? 268_435_456, hasLimit: own.limitBytes !== undefined };
@@ -234,25 +236,26 @@ export const resolveShipper = (options: ShipperOptions): ResolvedShipper => {
 /** Settings of shipping one source. */
 export interface ShipOptions {
   /**
-   * Name of the file in the channel.
+   * The file's name in the channel.
    *
    * @default the file's own
    */
   readonly name?: string | undefined;
   /**
-   * Identity of the source. With the same identity a call continues where an earlier one ended, or finds that the source has been shipped, also in
-   * another process after a crash. A stream must give the same bytes from its beginning each time.
+   * The identity of the source. A call with the same identity continues where an earlier one stopped, or finds that the source has been
+   * shipped. This works in another process after a crash as well. A stream must yield the same bytes from its start each time.
    *
    * @default for a file its device, inode and the hash of its first KiB; for a stream a new one
    */
   readonly id?: string | undefined;
   /**
-   * Keeps the bytes of a gzip file unchanged, instead of inflating and framing them anew. The whole file must fit under the limit.
+   * Keeps the bytes of a gzip file unchanged. By default kit inflates the file and compresses each chunk again. The whole file must fit
+   * under the limit.
    *
    * @default false
    */
   readonly passThrough?: boolean | undefined;
-  /** Ends the call: committed chunks stay, and the next call with the same identity continues behind them. */
+  /** Ends the call. Committed chunks stay, and the next call with the same identity continues after them. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -276,26 +279,26 @@ export const shipDirectoryRules = {
 /** Settings of following a log. */
 export interface FollowOptions {
   /**
-   * Names of its files after rotation.
+   * A pattern for the names of the log's rotated files.
    *
    * @default those that begin with the log's name and `.` or `-`
    */
   readonly rotated?: RegExp | undefined;
   /**
-   * A rotated file has ended when nothing was written to it for this many milliseconds, or when another file has been rotated since. Its writer may keep
-   * it open for some time.
+   * A rotated file is complete when nothing was written to it for this many milliseconds, or when another file has been rotated since. Its
+   * writer may keep it open for some time.
    *
    * @default 2000
    */
   readonly quietMs?: number | undefined;
   /**
-   * Follows links of rotated files that lead out of the log's directory. By default such a link is left out, with a `skipped` event. `path` itself may
-   * be a link to anywhere.
+   * Follows links of rotated files that lead out of the log's directory. By default kit leaves out such a link, with a `skipped` event.
+   * `path` itself may be a link to anywhere.
    *
    * @default false
    */
   readonly dereference?: boolean | undefined;
-  /** Ends the call: committed chunks stay, and the next call continues behind them. */
+  /** Ends the call. Committed chunks stay, and the next call continues after them. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -309,28 +312,28 @@ export const followRules = {
 /** Settings of a receiver. */
 export interface ReceiverOptions extends ConnectionOptions, LineOptions, FlushOptions {
   /**
-   * Name of the consumer. Each consumer gets everything; of several processes with the same name only the latest works, and the others are fenced
-   * off.
+   * The consumer's name. Each consumer gets everything. If several processes use the same name, only the latest one works, and the others
+   * are fenced off.
    */
   readonly consumer: string;
   /**
-   * The first file of a consumer that is new to the channel. With `start` it gets everything, and is refused if a chunk has already been freed. With
-   * `oldest` it gets everything that is still there; a partly freed file begins at the position of the slowest consumer. With `now` it gets the files
-   * that are opened after it joined. A known consumer continues at its position.
+   * The first file for a consumer that is new to the channel. A known consumer continues at its position. With `start`, a new consumer gets
+   * everything, and is rejected if a chunk has already been freed. With `oldest`, it gets everything that is still there; a partly freed
+   * file starts at the position of the slowest consumer. With `now`, it gets the files that are opened after it joined.
    *
    * @default "start"
    */
   readonly from?: "start" | "oldest" | "now" | undefined;
   /**
-   * Bytes that are fetched ahead of the reader; for framed chunks bytes of text.
+   * How many bytes to fetch ahead of the reader. For framed chunks these are bytes of text.
    *
    * @default for framed chunks 2097152, for others 1048576: more only fills the processor's caches
    */
   readonly prefetchBytes?: number | undefined;
   /**
-   * The handling of a file with damaged or missing data, or with a refused line: `error` ends the run, and each later one at the same place. `skip`
-   * counts the rest of the file as done. `quarantine` keeps the file, and the memory that it takes, and continues with the files behind it; `redo()`
-   * has it retried.
+   * What to do with a file that has damaged or missing data, or a rejected line. `error` ends the run, and each later run at the same
+   * place. `skip` counts the rest of the file as done. `quarantine` keeps the file and its memory, and continues with the next files. Call
+   * `redo()` to retry it.
    *
    * @default "error"
    */
@@ -349,13 +352,13 @@ export const receiverRules = {
 
 export type ResolvedReceiver = Resolved<typeof receiverRules>;
 
-/** Settings of an iteration over the files of a channel. */
+/** Settings of an iteration over a channel's files. */
 export interface FilesOptions {
   /** Ends the iteration: it throws `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * `closed` waits for further files until the channel is closed; `empty` ends when no file is left that is shipped to its end, and leaves out
-   * those that are still being shipped.
+   * When the iteration ends. `closed` waits for further files until the channel is closed. `empty` ends when no completely shipped file is
+   * left; it leaves out files that are still being shipped.
    *
    * @default "closed"
    */

@@ -1,13 +1,13 @@
 import { onAbort, OwnAbortController } from "@kit/core/toolkit";
 
-/** A signal that aborts with any of several others or by its controller, and a function that removes its listeners. */
+/** A signal that aborts with any of several others or through its controller, and a function that removes its listeners. */
 export interface LinkedSignal {
   readonly controller: AbortController;
   readonly signal: AbortSignal;
   unlink(): void;
 }
 
-/** Runs a task `count` times in parallel. When one run fails, the others are aborted, and its error is thrown once all have ended. */
+/** Runs a task `count` times in parallel. If one run fails, the others are aborted, and its error is thrown when all have finished. */
 export const inParallel = async (
   count: number,
   controller: AbortController,
@@ -26,7 +26,7 @@ export const inParallel = async (
   if (first) throw first.error;
 };
 
-/** Lets several loops take from one generator; leaving a loop does not end it for the others. */
+/** Lets several loops consume one generator. A loop that stops does not end it for the others. */
 export const shared = <T>(values: AsyncGenerator<T, void, undefined>): AsyncIterable<T> => ({
   [Symbol.asyncIterator]: () => ({ next: () => values.next() }),
 });
@@ -38,8 +38,8 @@ export const linkedSignal = (signals: readonly (AbortSignal | undefined)[]): Lin
 };
 
 /**
- * Waits for promises one after another, with a time limit, or until a failure elsewhere. `Promise.race` with a long-lived promise would keep the
- * results of all the others in its list of listeners.
+ * Waits for promises one after another, with a time limit, or until a failure elsewhere. `Promise.race` with a long-lived promise would
+ * keep all other results in its list of listeners.
  */
 export class Watch {
   #failure: { readonly error: unknown } | undefined;

@@ -24,10 +24,13 @@ const id = newToken();
 type Request = LeaseRequest<ResolvedPermit>;
 type Shared = Attempt["shared"];
 
-/** Also what encodeURIComponent leaves: the rows of tenants sort before those of suspended waiters, which begin with |. */
+/**
+ * Also encodes `~`, which encodeURIComponent leaves: so the rows of tenants sort before the rows of suspended waiters, which start with
+ * `|`.
+ */
 const encoded = (tenant: string): string => encodeURIComponent(tenant).replaceAll("~", "%7E");
 
-/** A permit, or the request for one, as it is stored. */
+/** A permit, or the request for one, as stored. */
 const permitRecordOf = ({ token, resolved: { weight, tenant = "", holder } }: Request): string =>
   `${token}|${String(weight)}|${encoded(tenant)}|${holder}`;
 
@@ -116,7 +119,7 @@ export class SemaphoreCommands implements LeaseKind<ResolvedPermit, scripts.Usag
     return scripts.inspect.run(this.#context, this.#keys, { first, tenant: encoded(tenant) }, this.#settings);
   }
 
-  /** Changes the limits, and grants to all waiters that fit then. */
+  /** Changes the limits, and grants permits to all waiters that fit then. */
   async resize(name: string, { permits, permitsPerTenant }: NewLimits, shared: Shared): Promise<void> {
     const { permits: first, permitsPerTenant: firstPerTenant = "" } = this.#settings;
     const perTenant = permitsPerTenant === null ? "-" : (permitsPerTenant ?? "");
@@ -150,7 +153,7 @@ export class SemaphoreCommands implements LeaseKind<ResolvedPermit, scripts.Usag
     return this.#context.clockOf(this.#keys.permits);
   }
 
-  /** The deadline of a call that begins now, by the server's clock; 0 if that is unknown. */
+  /** The deadline, by the server's clock, of a call that starts now; 0 if that clock is unknown. */
   async #endOfCall(name: string): Promise<number> {
     const { deadlineMs } = this.#settings;
     const sentAt = performance.now();

@@ -20,26 +20,26 @@ interface SeenUse {
 }
 
 /**
- * No permit was granted within `waitMs`. `permits`, `used` and `msLeft`, in a group also `tenant` and `permitsPerTenant`, describe the
- * last reply. With a `cause`, Redis was unreachable at the end, or the slot was moving. The attempt is undone in the background.
- * Retryable; `tryAcquire` resolves with null instead.
+ * No permit was granted within `waitMs`. `permits`, `used` and `msLeft` describe the last reply. In a group, `tenant` and
+ * `permitsPerTenant` are set as well. With a `cause`, Redis was unreachable at the end, or the slot was moving. kit undoes the attempt in
+ * the background. Retryable. `tryAcquire` resolves with null instead.
  *
- * A lost connection is noticed at once. A silent server is noticed by the next heartbeat, within six seconds plus `deadlineMs`.
+ * kit notices a lost connection immediately. It notices a silent server at the next heartbeat, within six seconds plus `deadlineMs`.
  */
 export class SemaphoreTimeoutError extends KitError {
   /** @internal */
   static override readonly brand: string = "SemaphoreTimeoutError";
   /** The semaphore's name. */
   readonly resource: string;
-  /** The tenant of the acquire; undefined outside of groups. */
+  /** The tenant of the acquire, or undefined outside of groups. */
   readonly tenant: string | undefined;
-  /** The limit at the last reply; undefined: there was no reply. */
+  /** The limit at the last reply, or undefined if there was no reply. */
   readonly permits: number | undefined;
-  /** The limit of each tenant then; undefined: there was no reply, or it is no group. */
+  /** The limit of each tenant at the last reply. Undefined if there was no reply, or outside of groups. */
   readonly permitsPerTenant: number | undefined;
-  /** Weight in use then, of all tenants. */
+  /** The weight in use at the last reply, for all tenants. */
   readonly used: number | undefined;
-  /** Milliseconds from then to the earliest end of a permit, unless it was renewed; undefined: not known. */
+  /** Milliseconds from the last reply to the earliest end of a permit, unless renewed. Undefined if unknown. */
   readonly msLeft: number | undefined;
 
   constructor(
@@ -88,8 +88,8 @@ export class SemaphoreQueueFullError extends KitError {
 }
 
 /**
- * The weight of an acquire is above the limits: it could never be granted, even when nothing is in use. `most` is the largest weight
- * that the limits allow now.
+ * The weight of an acquire is above the limits. It could never be granted, even if nothing is in use. `most` is the largest weight that the
+ * limits allow now.
  */
 export class SemaphoreWeightError extends KitError {
   /** @internal */
@@ -112,8 +112,8 @@ export class SemaphoreWeightError extends KitError {
 }
 
 /**
- * A permit ended before its release; `reason` says how. Work done since then may exceed the limit. The reason of `permit.signal`, and
- * the error of `assertHeld()`.
+ * A permit ended before its release; `reason` gives the cause. Work done since then may exceed the limit. This error is the reason of
+ * `permit.signal`, and `assertHeld()` throws it.
  */
 export class PermitLostError extends KitError {
   /** @internal */

@@ -1,7 +1,7 @@
 import { keyspace } from "@kit/core";
 
 /**
- * Every key that this package writes. All keys of one semaphore share the hash tag `{name}`, so they lie in one slot. Braces, colons,
+ * Every key that this package writes. All keys of one semaphore share the hash tag `{name}`, so they are in one slot. Braces, colons,
  * percent signs and control characters of a name are percent-encoded: `{` is `%7B`. A permit record is
  * `token|weight|tenant|holder`, with the tenant percent-encoded, and empty outside of groups.
  *
@@ -10,11 +10,11 @@ import { keyspace } from "@kit/core";
  * | `kit:semaphore:{name}:permits` | zset | permit record → the server's millisecond at which its permit ends; the counts, below 0: `#` weights beyond 1, `#tenant` in use | longer than the longest permit   |
  * | `kit:semaphore:{name}:meta`    | hash | `layout`; the limits `permits` and `perTenant`; `evaluating` (until when nothing is granted, since tenants are re-evaluated), `changedAt` (of the limits) | 7 days after the last use        |
  * | `kit:semaphore:{name}:queue`   | zset | the waiters by name: `tenant score permitRecord`; suspended ones, which cannot be notified: `\|aliveUntil permitRecord` | 16 s after the last sign of life |
- * | `kit:semaphore:{name}:ready`   | zset | tenant → score (priority and ticket) of its first waiter, while that fits within the limit of its tenant | as the queue                     |
+ * | `kit:semaphore:{name}:ready`   | zset | tenant → score (priority and ticket) of its first waiter, while it fits within its tenant's limit | as the queue                     |
  * | `kit:semaphore:{name}:waiters` | hash | permit record → `aliveUntil watched score grantMs inbox`; `#` → the last ticket                      | as the queue                     |
  *
- * The channel `kit:inbox:<uuid>` belongs to core: each client has one, on which its waiters are notified. If somebody changed the
- * numbers by hand (`KIT_LAYOUT`), delete the key `…:meta`: the next acquire or heartbeat stores its object's limits.
+ * The channel `kit:inbox:<uuid>` belongs to core. Each client has one channel, which notifies its waiters. If someone edited the
+ * numbers (`KIT_LAYOUT`), delete the key `…:meta`: the next acquire or heartbeat stores its object's limits.
  */
 export interface SemaphoreKeys {
   readonly permits: string;

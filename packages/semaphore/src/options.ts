@@ -18,20 +18,20 @@ import {
   waitRules,
 } from "@kit/core/leasing";
 
-/** Larger limits would not be counted exactly together with weights. */
+/** Larger limits could not be counted exactly together with weights. */
 const mostPermits = 1_000_000_000;
 
-/** Settings of a semaphore. The lease options among them are defaults for each acquire. */
+/** Settings of a semaphore. Its lease options are the defaults of each acquire. */
 export interface SemaphoreOptions extends LeaserOptions {
   /**
-   * The limit: how many permits there are, by weight, 0 to 1,000,000,000; 0 grants nothing. The first acquire under a name
-   * stores it. From then on only `setPermits()` changes it, and an object that was made with another number emits `mismatch`.
+   * The limit: the total weight of all permits, 0 to 1,000,000,000. 0 grants nothing. The first acquire under a name stores it. After that
+   * only `setPermits()` changes it, and an object with another number emits `mismatch`.
    */
   readonly permits: number;
   /**
-   * Makes it a group: each tenant has at most this many of the permits, 0 to 1,000,000,000, and a full tenant does not delay
-   * others. Each acquire then needs its `tenant`. If `maxWaiters` wait, a tenant without a waiter can still have one, up to twice
-   * `maxWaiters` in all.
+   * Makes the semaphore a group: each tenant can have at most this many of the permits, 0 to 1,000,000,000. A full tenant does not delay
+   * others. Each acquire then needs its `tenant`. If `maxWaiters` wait, a tenant without a waiter can still add one, up to twice
+   * `maxWaiters` in total.
    *
    * @default undefined
    */
@@ -46,26 +46,26 @@ export const semaphoreRules = {
 
 export type SemaphoreSettings = Resolved<typeof semaphoreRules>;
 
-/** How much to take, and for which tenant. */
+/** The weight to take, and the tenant. */
 interface ClaimOptions {
   /**
-   * How many units of the limit to use, from 1.
+   * How many units of the limit to use: 1 or more.
    *
    * @default 1
    */
   readonly weight?: number | undefined;
-  /** The tenant of the permit, in a group: 1 to 128 characters. Required there, and refused elsewhere. */
+  /** The permit's tenant: 1 to 128 characters. Required in a group, and rejected elsewhere. */
   readonly tenant?: string | undefined;
 }
 
 const tenant = matching(text(128), /^\P{Surrogate}+$/u, "to be well-formed text, got half a surrogate pair");
 const claimRules = { weight: integer(1, mostPermits, 1), tenant } satisfies RulesOf<ClaimOptions>;
 
-/** One acquire. */
+/** Options of one acquire. */
 export interface AcquireOptions extends LeaseOptions, WaitOptions, ClaimOptions {
   /**
-   * The order of service among waiters: -1000 to 1000, lower is sooner; equals in order of arrival. Waiters are never served
-   * while there is always a more urgent one.
+   * The order among waiters: -1000 to 1000. Lower is sooner, and equal priorities are served in order of arrival. A waiter is never served
+   * while more urgent ones keep arriving.
    *
    * @default 0
    */
@@ -81,16 +81,16 @@ export const acquireRules = {
 
 export type ResolvedPermit = Resolved<typeof acquireRules>;
 
-/** One try. */
+/** Options of one try. */
 export type TryOptions = LeaseOptions & ClaimOptions & Pick<AcquireOptions, "signal">;
 
 export const tryRules = { ...leaseRules, ...claimRules, signal } satisfies RulesOf<TryOptions>;
 
-/** The limits that `setPermits()` changes. A limit that is left out stays as it is. */
+/** The limits that `setPermits()` changes. A limit that you leave out stays unchanged. */
 export interface NewLimits {
   /** The limit, by weight: 0 to 1,000,000,000. */
   readonly permits?: number | undefined;
-  /** The limit of each tenant; a number only for an object that was made with one. null: it is no longer a group. */
+  /** The limit of each tenant. Pass a number only if the object was created with one. Pass null to turn the group off. */
   readonly permitsPerTenant?: number | null | undefined;
 }
 
@@ -99,7 +99,7 @@ export const limitRules = {
   permitsPerTenant: nullable(integer(0, mostPermits)),
 } satisfies RulesOf<NewLimits>;
 
-/** The options of `inspect()`. */
+/** Options of `inspect()`. */
 export interface InspectOptions {
   /**
    * The tenant to show.
@@ -115,9 +115,9 @@ export const inspectRules = { tenant } satisfies RulesOf<InspectOptions>;
 export type Limits = Pick<SemaphoreSettings, "permits" | "permitsPerTenant">;
 
 /**
- * The same options, if they name a tenant in a group and none elsewhere.
+ * Returns the options if they name a tenant in a group and none elsewhere.
  *
- * @throws {TypeError} a group needs a tenant, and no other semaphore takes one.
+ * @throws {TypeError} a group needs a tenant, and no other semaphore accepts one.
  */
 export const forTenant = (permit: ResolvedPermit, { permitsPerTenant }: SemaphoreSettings): ResolvedPermit => {
   if (permitsPerTenant !== undefined) tenant.check("tenant", permit.tenant as string);
@@ -126,7 +126,7 @@ export const forTenant = (permit: ResolvedPermit, { permitsPerTenant }: Semaphor
   return permit;
 };
 
-/** @throws {TypeError | RangeError} a limit is not what it should be. */
+/** @throws {TypeError | RangeError} a limit is invalid. */
 export const newLimits = (limits: number | NewLimits, settings: SemaphoreSettings): NewLimits => {
   const changed = resolve("limits", typeof limits === "number" ? { permits: limits } : limits, limitRules);
   const { permits, permitsPerTenant } = changed;

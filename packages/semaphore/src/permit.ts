@@ -2,19 +2,18 @@ import { type HeldLease, Lease } from "@kit/core/leasing";
 import type { ResolvedPermit } from "./options.js";
 
 /**
- * A held permit: a right for a bounded time, renewed automatically until `release()`.
+ * A held permit: the right to use part of the limit for a limited time. kit renews it automatically until `release()`.
  *
- * An early end (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when the permit may
- * have ended by this process's clock. No signal can stop a process that is not running: after it slept past its permit, it may
+ * If the permit ends early (a silent server, lost data, a long stall of this process), `signal` aborts. It aborts at the latest when the
+ * permit may have ended by this process's clock. No signal can stop a process that is not running. A process that slept past its permit may
  * work at the same time as the next holder for a moment.
  *
- * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
- * reason). There is no way back.
+ * States: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a reason). These are final.
  */
 export class Permit extends Lease {
-  /** How many units of the semaphore's limit it uses. */
+  /** How many units of the semaphore's limit the permit uses. */
   readonly weight: number;
-  /** Its tenant; null outside of groups. */
+  /** The permit's tenant, or null outside of groups. */
   readonly tenant: string | null;
 
   /** @internal */

@@ -25,23 +25,23 @@ import type { Usage } from "./scripts/index.js";
 const inspectedEach = 10;
 const noOptions: AcquireOptions = {};
 
-/** The use of a permit, as events show it. */
+/** A permit's weight and tenant, for events. */
 const chargeOf = ({ resolved }: LeaseRequest<ResolvedPermit>): { weight: number; tenant: string | null } => ({
   weight: resolved.weight,
   tenant: resolved.tenant ?? null,
 });
 
-/** Events of a semaphore; for tracing use the diagnostics channels `kit:semaphore.*`. */
+/** Events of a semaphore. For tracing, use the diagnostics channels `kit:semaphore.*`. */
 export interface SemaphoreEvents {
   /** A permit was granted, `waitedMs` milliseconds after the call. */
   readonly acquired: readonly [event: { weight: number; tenant: string | null; waitedMs: number }];
-  /** An acquire was queued behind `position` others (in a group: of its tenant). */
+  /** An acquire was queued. `position` waiters are ahead of it (in a group: waiters of its tenant). */
   readonly waiting: readonly [event: { position: number; used: number; permits: number }];
-  /** An acquire without `waitMs` has waited for 30 seconds. Once for each, at the next heartbeat: up to six seconds later. */
+  /** An acquire without `waitMs` has waited for 30 seconds. Emitted once per acquire, at the next heartbeat: up to six seconds later. */
   readonly stillWaiting: readonly [event: { position: number; used: number; permits: number; waitedMs: number }];
   /**
-   * The server no longer had a record of a waiter (lost data, or a grant that expired before its message arrived): it queues
-   * again, at the end. If the limits are now below its weight, it rejects with SemaphoreWeightError instead.
+   * The server lost a waiter (lost data, or a grant that expired before its message arrived). The waiter queues again, at the end. If its
+   * weight is above the current limits, it rejects with SemaphoreWeightError instead.
    */
   readonly requeued: readonly [];
   /** A permit was released. */
@@ -49,19 +49,19 @@ export interface SemaphoreEvents {
   /** A permit ended without a release. */
   readonly lost: readonly [event: { weight: number; tenant: string | null; reason: LossReason }];
   /**
-   * The stored limits, which count, differ from those of this object: another object has other settings, or `setPermits()` was
-   * called elsewhere. Once for each difference.
+   * The stored limits differ from this object's settings: another object has other settings, or `setPermits()` was called elsewhere. The
+   * stored limits apply. Emitted once per difference.
    */
   readonly mismatch: readonly [event: { configured: Limits; stored: Limits }];
   /**
-   * The server may drop keys when its memory is full: permits under an `allkeys-…` policy and, since they have an expiry, under a
-   * `volatile-…` one; then more may hold permits than the limit allows. Emitted once for each policy; asked in the background, only
+   * The server's eviction policy may drop permits when memory is full. This is true for `allkeys-…` and, because permits have an expiry,
+   * for `volatile-…`. Then more permits than the limit can be in use. Emitted once per policy. kit reads the policy in the background, only
    * while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A command in the background failed; it is retried where a retry can help. While an outage lasts, waiters, renewals and releases emit
-   * one error, and one with the code `KIT_RECOVERED` when commands work again.
+   * A background command failed. It is retried where a retry can help. During an outage, waiters, renewals and releases emit one error
+   * together, and one with the code `KIT_RECOVERED` when commands work again.
    */
   readonly error: readonly [error: KitError];
 }
@@ -74,34 +74,35 @@ export interface HolderOrWaiter {
   readonly tenant: string | null;
 }
 
-/** A semaphore's state at one instant. It may have changed by the time it is read. */
+/** A semaphore's state at one instant. It may have changed by the time you read it. */
 export interface SemaphoreInspection {
-  /** The stored limit; without one (no acquire for a week), the limit of this object. */
+  /** The stored limit. If none is stored (no acquire for a week), this object's limit. */
   readonly permits: number;
-  /** The limit of each tenant; null outside of groups. */
+  /** The limit of each tenant, or null outside of groups. */
   readonly permitsPerTenant: number | null;
   /** The weight in use. For one tenant, while no group is stored, it counts only the 10,000 permits that end first. */
   readonly used: number;
-  /** Free weight; 0 also when more than a lowered limit is held. */
+  /** The free weight. It is 0 as well if more is held than a lowered limit allows. */
   readonly free: number;
-  /** The ten permits that end first, unless renewed; of one tenant: among the first 10,000 of all. */
+  /** The ten permits that end first, unless renewed. For one tenant, they come from the first 10,000 of all. */
   readonly holders: readonly (HolderOrWaiter & { readonly msLeft: number })[];
-  /** How many wait, including dead waiters that were not dropped yet. */
+  /** The number of waiters, including dead ones that were not dropped yet. */
   readonly waiters: number;
-  /** The first ten in the queue; in a group with over 1,000 waiters: of those 1,000 whose tenants' names sort first. */
+  /** The first ten waiters. In a group with over 1,000 waiters, they come from the 1,000 whose tenants' names sort first. */
   readonly queue: readonly HolderOrWaiter[];
 }
 
 /**
- * A counting semaphore by name, on one Redis: the sum of the weights of all held permits is at most the limit at any instant of the server's
- * clock, as long as the server keeps its data and the limit is not lowered. Made by {@link createSemaphore}.
+ * A named counting semaphore on one Redis. At any instant of the server's clock, the weights of all held permits add up to at most the
+ * limit. This holds as long as the server keeps its data and the limit is not lowered. Create it with {@link createSemaphore}.
  *
- * A caller that finds no room waits in the queue: by priority, and then in order of arrival at the server. A release grants to the
- * next waiters while they fit, and notifies them, in one step; waiters don't poll unless pushes are forbidden. They send a heartbeat every 5 s. The order is strict: when
- * the next waiter needs more than is free, all wait for it. Only an unreachable waiter is skipped, and keeps its place. In a group
- * each tenant has a queue of its own, and a full tenant does not hold up others.
+ * A caller that finds no room waits in a queue: by priority, then in order of arrival at the server. A release grants permits to the next
+ * waiters while they fit and notifies them, in one step. Waiters don't poll unless pushes are forbidden. They send a heartbeat every 5 s.
  *
- * After the semaphores of "Redis in Action" (J. L. Carlson, 2013, section 6.3). Unlike them it uses no client's clock, and every
+ * The order is strict: if the next waiter needs more than is free, all others wait for it. Only an unreachable waiter is skipped, and it
+ * keeps its place. In a group each tenant has its own queue, and a full tenant does not hold up others.
+ *
+ * Based on the semaphores of "Redis in Action" (J. L. Carlson, 2013, section 6.3). Unlike them, it uses no client's clock, and every
  * operation is one atomic step.
  */
 export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDisposable {
@@ -112,10 +113,10 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   readonly #life: ObjectLife;
   readonly #commands: SemaphoreCommands;
   readonly #leaser: Leaser<ResolvedPermit, Usage, Permit>;
-  /** The limits that the server is expected to have; others emit `mismatch`. */
+  /** The limits that the server should have. Other limits emit `mismatch`. */
   #expected: Limits;
 
-  /** Made by this package only. */
+  /** Created by this package only. */
   constructor(redis: RedisLike, name: string, options: SemaphoreOptions) {
     super();
     this.name = name;
@@ -144,15 +145,16 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Waits for a permit, runs `routine` with it, and releases it, also after an error, unless the routine hands it over.
+   * Waits for a permit, runs `routine` with it, and releases it. It also releases the permit if the routine throws, but not if the routine
+   * hands it over.
    *
-   * Resolves with the routine's result. If the permit is lost while it runs, `permit.signal` aborts, and the call rejects once
-   * the routine has ended; an error of the routine takes precedence. When an outage prevents the release, the result stands, and
-   * an `error` event is emitted.
+   * Resolves with the routine's result. If the permit is lost while the routine runs, `permit.signal` aborts, and the call rejects when the
+   * routine has finished. An error of the routine takes precedence. If an outage prevents the release, the call still resolves, and an
+   * `error` event is emitted.
    *
    * @throws the routine's error.
-   * @throws {PermitLostError} the routine succeeded, but the permit had been lost before.
-   * @throws all that {@link acquire} throws; then the routine was not run.
+   * @throws {PermitLostError} the routine succeeded, but its permit had been lost.
+   * @throws all errors of {@link acquire}; the routine was not run.
    *
    * @example
    * const report = await semaphore.using(({ signal }) => render("report", signal), { weight: 2 });
@@ -166,24 +168,25 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   /**
    * Waits for a permit, and returns it.
    *
-   * Waiters are served by priority, equals in order of their arrival at the server. A heavy waiter holds up those behind it until
-   * there is room for it; an unreachable waiter is skipped and keeps its place. All waiters of this object share one heartbeat
-   * about every five seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the waiter leaves
-   * the queue in the background; a permit that was granted at that moment goes to the next waiter.
+   * Waiters are served by priority, and equal priorities in order of arrival at the server. If a heavy waiter does not fit, all waiters
+   * after it wait until there is room. An unreachable waiter is skipped and keeps its place. All waiters of this object share one
+   * heartbeat, about every five seconds. When you give up (`waitMs`, `signal`), the promise rejects immediately, and the waiter leaves the
+   * queue in the background. If the permit was granted at that moment, it goes to the next waiter.
    *
-   * @throws {SemaphoreTimeoutError} there was no room within `waitMs`. With a `cause`, Redis was unreachable at the end, or the slot was moving.
-   * @throws {SemaphoreWeightError} `weight` is above the limits, so that it could never be granted. A limit of 0 is a pause: then
-   * it waits.
-   * @throws {PermitLostError} the server's reply came after the permit was over. The acquire is being undone; call again.
-   * @throws `signal.reason` if `signal` aborts first; if it has aborted before the call, no command is sent.
-   * @throws {SemaphoreQueueFullError} `maxWaiters` wait already.
-   * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter.
-   * Once in the queue, the wait continues through outages.
-   * @throws {KitUnknownOutcomeError} the first command's reply was lost. The acquire is being undone; call again.
-   * @throws {KitClosedError} this object was closed, or the client was ended during the wait. If the client was ended before
-   *   the call: KitUnavailableError, not retryable.
-   * @throws {KitError} the server's other errors, by their code.
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {SemaphoreTimeoutError} there was no room within `waitMs`. With a `cause`, Redis was unreachable at the end, or the slot was
+   * moving.
+   * @throws {SemaphoreWeightError} `weight` is above the limits, so that it could never be granted. A limit of 0 is a pause: then the
+   * acquire waits.
+   * @throws {PermitLostError} the reply arrived after the permit had ended. The acquire is undone in the background; call again.
+   * @throws `signal.reason` if `signal` aborts first. If it was aborted before the call, no command is sent.
+   * @throws {SemaphoreQueueFullError} `maxWaiters` callers already wait.
+   * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter. Once in the
+   * queue, the wait continues through outages.
+   * @throws {KitUnknownOutcomeError} the reply to the first command was lost. The acquire is undone in the background; call again.
+   * @throws {KitClosedError} this object was closed, or the client was ended during the wait. If the client was ended before the call, the
+   * error is KitUnavailableError, not retryable.
+   * @throws {KitError} another error of the server, by its code.
+   * @throws {TypeError | RangeError} an option is invalid.
    *
    * @example
    * const permit = await semaphore.acquire({ waitMs: 5_000 });
@@ -198,10 +201,9 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Tries once, and returns the permit, or null when there is no room, or others wait for what is free. When Redis is
-   * unreachable, it rejects.
+   * Tries once. Returns the permit, or null if there is no room, or if waiters come first. If Redis is unreachable, it rejects.
    *
-   * @throws all that {@link acquire} throws except SemaphoreTimeoutError and SemaphoreQueueFullError.
+   * @throws all errors of {@link acquire} except SemaphoreTimeoutError and SemaphoreQueueFullError.
    */
   async tryAcquire(options: TryOptions = {}): Promise<Permit | null> {
     const settings = resolve("options", options, tryRules, { ...this.#defaults, waitMs: 0 });
@@ -209,16 +211,16 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Changes the limits for all objects of this name, at once. A higher limit grants to all waiters that fit now. A lower limit
-   * takes no permit away; nothing is granted until enough permits have been released. 0 is a pause. A waiter with a weight above
-   * the new limit is refused with SemaphoreWeightError when its turn comes. A number is short for `{ permits }`.
+   * Changes the limits for all objects of this name, immediately. A higher limit grants permits to all waiters that fit now. A lower limit
+   * revokes no permit: nothing is granted until enough permits have been released. 0 is a pause. A waiter whose weight is above the new
+   * limit rejects with SemaphoreWeightError when its turn comes. A number is short for `{ permits }`.
    *
-   * The stored limits expire a week after the last acquire, `setPermits()` or waiting caller; then the next acquire stores
-   * those of its object. A repeat of the command that arrives after `deadlineMs`, or after a newer change, changes nothing.
+   * The stored limits expire a week after the last acquire, `setPermits()` or waiting caller. Then the next acquire stores its object's
+   * limits. A repeat of the command that arrives after `deadlineMs`, or after a newer change, changes nothing.
    *
-   * @throws {TypeError | RangeError} no limit is given, or one is not an integer from 0 to 1,000,000,000, or a number is
-   * given for `permitsPerTenant` and this object was made without it.
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+   * @throws {TypeError | RangeError} no limit is given, a limit is not an integer from 0 to 1,000,000,000, or you pass a number for
+   * `permitsPerTenant` and this object was created without it.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. You can safely call it again.
    *
    * @example
    * await semaphore.setPermits(10);
@@ -243,10 +245,10 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Reads the state of the semaphore, or of one tenant, and changes nothing. For a tenant `used`, `holders`, `waiters` and `queue`
-   * are its own, and `free` is the weight that it could still take.
+   * Reads the state of the semaphore, or of one tenant, and changes nothing. For a tenant, `used`, `holders`, `waiters` and `queue` cover
+   * only this tenant, and `free` is the weight that it can still take.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {TypeError | RangeError} an option is invalid.
    * @throws {KitUnavailableError} no server answered in time.
    *
    * @example
@@ -265,10 +267,10 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Continues a permit that another process (or object) handed over or serialised. It is renewed once, which shows that it is
-   * still held, and then according to its own `renew`.
+   * Continues a permit that another process (or object) handed over or serialized. kit renews it once, to check that it is still held.
+   * After that its own `renew` setting applies.
    *
-   * @throws {PermitLostError} it is no longer held.
+   * @throws {PermitLostError} the permit is no longer held.
    * @throws {TypeError} `text` does not come from `permit.handOver()` or `permit.serialise()` of a semaphore of this name.
    * @throws {KitUnavailableError} no server answered in time.
    */
@@ -288,17 +290,17 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Ends this object. New acquires and waiters reject with KitClosedError, and the waiters leave the queue. `close()` waits for
-   * held permits, at most `timeoutMs`; then their signals abort and they are released, which takes at most `deadlineMs` more. The
-   * client is not touched. Idempotent: the first call's options count.
+   * Closes this object. New acquires and waiters reject with KitClosedError, and the waiters leave the queue. `close()` waits for held
+   * permits, up to `timeoutMs`. Then their signals abort and kit releases them, within another `deadlineMs`. Your client stays open.
+   * Idempotent: the first call's options count.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be. It rejects for no other reason.
+   * @throws {TypeError | RangeError} an option is invalid. It rejects for no other reason.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#life.close(options, (deadline) => this.#leaser.end(deadline));
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
@@ -320,12 +322,12 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
 }
 
 /**
- * Makes a semaphore object: one name, any number of callers. Others of the same name, in any process, share its permits.
+ * Creates a semaphore object: one name, any number of callers. All objects of the same name, in any process, share its permits.
  *
- * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, blocked or
- * subscribed. The first wait opens one more connection, for pushes; the last `close()` on the client ends it.
+ * `redis` is a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes it, blocks it or subscribes on it.
+ * The first wait opens one more connection, for pushes. The last `close()` on the client ends that connection.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.
  *
  * @example

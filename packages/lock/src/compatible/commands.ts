@@ -21,7 +21,7 @@ import * as scripts from "./scripts/index.js";
 
 const id = newToken();
 
-/** A waiting process tries this often on average. Others poll every 10 ms (redis-semaphore) to 200 ms (redlock). */
+/** The average time between two tries of a waiting process. Other libraries poll every 10 ms (redis-semaphore) to 200 ms (redlock). */
 const pollMs = 50;
 
 const nextPollMs = (): number => pollMs * (0.5 + Math.random());
@@ -35,8 +35,8 @@ interface Settings {
 }
 
 /**
- * The scripts of one compatible lock object, on its client, and its errors. There is no queue on the server: a heartbeat of the
- * waiters is a try for the first of them.
+ * The scripts and errors of one compatible lock object, on its client. The server has no queue: a heartbeat of the waiters is a try for the
+ * first of them.
  */
 export class CompatibleCommands implements LeaseKind<ResolvedAcquire, Seen> {
   readonly what = "compatible-lock";

@@ -14,33 +14,32 @@ import {
 
 const noOptions: CompatibleAcquireOptions = {};
 
-/** Events of a compatible lock object; for tracing use the diagnostics channels `kit:compatible-lock.*`. */
+/** Events of a compatible lock object. For tracing, use the diagnostics channels `kit:compatible-lock.*`. */
 export interface CompatibleLockEvents {
   /** A lease was granted, `waitedMs` milliseconds after the call. */
   readonly acquired: readonly [event: { name: string; waitedMs: number }];
-  /** Another holds the lock: the acquire polls from now on. */
+  /** Another caller holds the lock: the acquire starts to poll. */
   readonly waiting: readonly [event: { name: string }];
-  /** An acquire without `waitMs` has waited for 30 seconds. Once for each. */
+  /** An acquire without `waitMs` has waited for 30 seconds. Emitted once per acquire. */
   readonly stillWaiting: readonly [event: { name: string; waitedMs: number }];
   /** A lease was released. */
   readonly released: readonly [event: { name: string }];
   /** A lease ended without a release. */
   readonly lost: readonly [event: { name: string; reason: LossReason }];
-  /** As the event of a lock: the server may drop keys when its memory is full. */
+  /** Same as the event of a lock: the server may drop keys when its memory is full. */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A command in the background failed; it is retried where a retry can help. While an outage lasts, waiters, renewals and releases emit
-   * one error, and one with the code `KIT_RECOVERED` when commands work again.
+   * A background command failed. It is retried where a retry can help. During an outage, waiters, renewals and releases emit one error
+   * together, and one with the code `KIT_RECOVERED` when commands work again.
    */
   readonly error: readonly [error: KitError];
 }
 
 /**
- * Locks by name, on one Redis, that exclude those of redlock 4 and 5 and of redis-semaphore's `Mutex` on the same server: for the
- * time in which a fleet moves to `@kit/lock`, one process after another. Made by {@link createCompatibleLock}.
+ * Named locks on one Redis that exclude locks of redlock 4 and 5, and of redis-semaphore's `Mutex`, on the same server. Use it while you
+ * move a fleet to `@kit/lock`, one process after another. Create it with {@link createCompatibleLock}.
  *
- * It knows only what these libraries know, a key with a token and an expiry. Waiters poll, in no order, and there are no fencing
- * tokens.
+ * It uses only what these libraries know: a key with a token and an expiry. Waiters poll, in no order, and there are no fencing tokens.
  */
 export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implements AsyncDisposable {
   /** The settings of an acquire without options. */
@@ -48,7 +47,7 @@ export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implement
   readonly #life: ObjectLife;
   readonly #leaser: Leaser<ResolvedAcquire, Seen, CompatibleLease>;
 
-  /** Made by this package only. */
+  /** Created by this package only. */
   constructor(redis: RedisLike, options: CompatibleLockOptions) {
     super();
     const settings = { ...defaultsOf(leaserRules, {}), ...resolve("options", options, compatibleRules) };
@@ -74,12 +73,12 @@ export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implement
   }
 
   /**
-   * Waits until this caller holds the lock, runs `routine` with the lease, and releases the lock, also after an error, unless
-   * the routine hands the lease over. As `using` of a lock.
+   * Waits until you hold the lock, runs `routine` with the lease, and releases the lock. It also releases the lock if the routine throws,
+   * but not if the routine hands the lease over. Works like `using` of a lock.
    *
    * @throws the routine's error.
-   * @throws {LockLostError} the routine succeeded, but the lease had been lost before.
-   * @throws all that {@link acquire} throws; then the routine was not run.
+   * @throws {LockLostError} the routine succeeded, but its lease had been lost.
+   * @throws all errors of {@link acquire}; the routine was not run.
    */
   async using<T>(
     name: string,
@@ -92,24 +91,24 @@ export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implement
   }
 
   /**
-   * Waits until this caller holds the lock, and returns its lease.
+   * Waits until you hold the lock, and returns its lease.
    *
-   * Waiters of this object try in turn, about every 50 ms, and compete with those of other processes: the one that tries first after
-   * a release gets the lock. Each acquire is a holder of its own. When the caller gives up (`waitMs`, `signal`), the promise rejects
-   * at once, and a lock that is granted at that moment is released in the background.
+   * Waiters of this object try in turn, about every 50 ms, and compete with other processes. The first try after a release gets the lock.
+   * Each acquire is a separate holder. When you give up (`waitMs`, `signal`), the promise rejects immediately. If the lock is granted at
+   * that moment, kit releases it in the background.
    *
-   * @throws as `acquire` of a lock: `LockTimeoutError`, `LockLostError`, `KitUnavailableError`, `KitUnknownOutcomeError`,
+   * @throws the errors of a lock's `acquire`: `LockTimeoutError`, `LockLostError`, `KitUnavailableError`, `KitUnknownOutcomeError`,
    * `KitClosedError`, `KitError`; `signal.reason`.
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {TypeError | RangeError} an option is invalid.
    */
   async acquire(name: string, options: CompatibleAcquireOptions = noOptions): Promise<CompatibleLease> {
     return await this.#leaser.acquire(name, this.#termsOf(options));
   }
 
   /**
-   * Tries once, and returns the lease, or null when another holds the lock.
+   * Tries once. Returns the lease, or null if another caller holds the lock.
    *
-   * @throws all that {@link acquire} throws except LockTimeoutError.
+   * @throws all errors of {@link acquire} except LockTimeoutError.
    */
   async tryAcquire(name: string, options: CompatibleTryOptions = {}): Promise<CompatibleLease | null> {
     const resolved = resolve("options", options, compatibleTryRules, { ...this.#defaults, waitMs: 0 });
@@ -117,10 +116,10 @@ export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implement
   }
 
   /**
-   * Continues a lease that another process (or object) handed over or serialised. It is renewed once, which shows that it is
-   * still held, and then according to its own `renew`.
+   * Continues a lease that another process (or object) handed over or serialized. kit renews it once, to check that it is still held. After
+   * that its own `renew` setting applies.
    *
-   * @throws {LockLostError} it is no longer held.
+   * @throws {LockLostError} the lease is no longer held.
    * @throws {TypeError} `text` does not come from `lease.handOver()` or `lease.serialise()`.
    * @throws {KitUnavailableError} no server answered in time.
    */
@@ -135,17 +134,16 @@ export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implement
   }
 
   /**
-   * Ends this object. New acquires and waiters reject with KitClosedError. `close()` waits for held leases, at most `timeoutMs`;
-   * then their signals abort and they are released, which takes at most `deadlineMs` more. The client is not touched. Idempotent:
-   * the first call's options count.
+   * Closes this object. New acquires and waiters reject with KitClosedError. `close()` waits for held leases, up to `timeoutMs`. Then their
+   * signals abort and kit releases them, within another `deadlineMs`. Your client stays open. Idempotent: the first call's options count.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be. It rejects for no other reason.
+   * @throws {TypeError | RangeError} an option is invalid. It rejects for no other reason.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#life.close(options, (deadline) => this.#leaser.end(deadline));
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
@@ -156,13 +154,13 @@ export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implement
 }
 
 /**
- * Makes a compatible lock object. Its locks are keys as redlock has them, `SET name token NX PX …`, so holders of both exclude each
- * other. With `keyPrefix: "mutex:"` they are those of redis-semaphore's `Mutex`.
+ * Creates a compatible lock object. Its keys have redlock's format (`SET name token NX PX …`), so its holders and redlock's exclude each
+ * other. With `keyPrefix: "mutex:"` they match the keys of redis-semaphore's `Mutex`.
  *
- * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, blocked or
- * subscribed. The first wait opens one more connection, as that of a lock does.
+ * `redis` is a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes it, blocks it or subscribes on it.
+ * As with a lock, the first wait opens one more connection.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  *
  * @example
  * const lock = createCompatibleLock(redis);

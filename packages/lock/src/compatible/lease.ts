@@ -1,15 +1,14 @@
 import { type HeldLease, Lease } from "@kit/core/leasing";
 
 /**
- * A compatible lock that is held: a right for a bounded time, renewed automatically until `release()`. Its key has `token`, and
- * nothing else.
+ * A held compatible lock: the right to hold it for a limited time. kit renews the lease automatically until `release()`. Its key contains
+ * only `token`.
  *
- * An early end (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when the lease may have
- * ended by this process's clock. No signal can stop a process that is not running, and there is no fencing token by which a
- * resource could refuse it.
+ * If the lease ends early (a silent server, lost data, a long stall of this process), `signal` aborts. It aborts at the latest when the
+ * lease may have ended by this process's clock. No signal can stop a process that is not running, and there is no fencing token with which
+ * a resource could reject it.
  *
- * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
- * reason). There is no way back.
+ * States: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a reason). These are final.
  */
 export class CompatibleLease extends Lease {
   /** @internal */

@@ -20,7 +20,7 @@ interface LockReport {
   readonly queue: readonly string[];
   /** The read/write lock of the same name; only while it is held or waited for. */
   readonly readWrite?: ReadWriteReport;
-  /** The part that this server has of the quorum lock of the same name; only while it has one. */
+  /** This server's part of the quorum lock of the same name; only while it has one. */
   readonly quorum?: QuorumReport;
 }
 
@@ -57,7 +57,7 @@ const reportOf = async (
   };
 };
 
-/** When a lease ends; null: never. */
+/** When a lease ends; null means never. */
 export const leaseText = (msLeft: number | null): string =>
   msLeft === null ? "never ends: its expiry was removed" : `ends in ${secondsText(msLeft)} unless renewed`;
 

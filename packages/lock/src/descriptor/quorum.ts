@@ -3,14 +3,14 @@ import { type Facts, secondsText } from "@kit/core/toolkit";
 import { quorumKey } from "../keys.js";
 import { inspect } from "../quorum/scripts/index.js";
 
-/** The part of a quorum lock that one server has. */
+/** One server's part of a quorum lock. */
 export interface QuorumReport {
   readonly holder: string;
-  /** Milliseconds left of the lease there; null: it has no end. */
+  /** Milliseconds left of the lease there, or null if it has no end. */
   readonly msLeft: number | null;
 }
 
-/** Looks at the part of a quorum lock on this server; undefined: nobody has it here. */
+/** Reads this server's part of a quorum lock. Undefined if the lock has no holder here. */
 export const quorumReportOf = async (
   redis: Connection,
   prefix: string,
@@ -25,7 +25,7 @@ export const quorumReportOf = async (
 const endText = ({ holder, msLeft }: QuorumReport): string =>
   `${holder}, ${msLeft === null ? "never ends: its expiry was removed" : `ends in ${secondsText(msLeft)} unless renewed`}`;
 
-/** The state in words. */
+/** Describes the state in words. */
 export const quorumText = (report: QuorumReport): string => `held on this server by ${endText(report)}`;
 
 export const quorumFacts = (report: QuorumReport): Facts => [

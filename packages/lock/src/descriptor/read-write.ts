@@ -5,7 +5,7 @@ import { createReadWriteLock, type ReadWriteInspection } from "../read-write/ind
 /** The read/write lock of a name, while it is held or waited for. */
 export type ReadWriteReport = ReadWriteInspection;
 
-/** Looks at the read/write lock of a name; undefined: nobody holds it or waits for it. */
+/** Reads the read/write lock of a name. Undefined if it has no holder and no waiter. */
 export const readWriteReportOf = async (
   redis: Connection,
   prefix: string,
@@ -20,7 +20,7 @@ export const readWriteReportOf = async (
   }
 };
 
-/** The state in words. */
+/** Describes the state in words. */
 export const readWriteText = ({ state, holding, waiters }: ReadWriteReport): string => {
   const who = state === "write" ? "held by a writer" : `held by ${String(holding)} reader${holding === 1 ? "" : "s"}`;
   return `${holding === 0 ? "free" : who}, ${String(waiters)} waiting`;

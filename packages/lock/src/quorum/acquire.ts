@@ -5,14 +5,14 @@ import { QuorumError, SameServerError } from "./errors.js";
 import type { QuorumStore } from "./store.js";
 import { countOf, poll, type Vote } from "./votes.js";
 
-/** Between two tries: a random time, up to twice as long each time. */
+/** The pause between two tries is random. Its limit doubles after each try. */
 const firstPauseMs = 10;
 const longestPauseMs = 200;
 
 /** The outcome of one try. */
 interface Round {
   readonly votes: readonly (Vote | undefined)[];
-  /** Whether so few servers failed that others decided: holders, or tries at the same instant. */
+  /** Whether enough servers answered. Without a grant, other callers then caused that: holders, or tries at the same instant. */
   readonly isAnswered: boolean;
   readonly grant: Grant<ResolvedAcquire> | undefined;
 }
@@ -24,14 +24,14 @@ const mayHaveIt = (vote: Vote | undefined): boolean =>
   vote.vote === "error" ||
   (vote.vote === "no-answer" && vote.error?.code === "KIT_UNKNOWN_OUTCOME");
 
-/** Whether a server could not grant it to anybody. */
+/** Whether a server could not grant the lease to any caller. */
 const hasFailed = ({ vote }: Vote): boolean => vote === "no-answer" || vote === "error" || vote === "abstained";
 
 const isDoubled = (vote: Vote | undefined): boolean => vote?.vote === "error" && vote.error instanceof SameServerError;
 
 /**
- * Asks all servers at once for the lease, under a token of this try alone: a removal of an earlier try that arrives late must not
- * meet it. Without a grant everything is removed in the background.
+ * Asks all servers for the lease at the same time. Each try has a separate token, so that a late removal of an earlier try cannot match it.
+ * Without a grant everything is removed in the background.
  */
 const tryOnce = async (store: QuorumStore, name: string, resolved: ResolvedAcquire, limit: Limit): Promise<Round> => {
   const { servers, quorum } = store;
@@ -74,14 +74,14 @@ const tryOnce = async (store: QuorumStore, name: string, resolved: ResolvedAcqui
   return { votes: seen, isAnswered: servers.length - countOf(seen, hasFailed) >= quorum, grant };
 };
 
-/** The error that no further try can mend. */
+/** The error that no further try can fix. */
 const lastingError = ({ votes }: Round, error: QuorumError): KitError | undefined =>
   votes.flatMap((vote) => (vote?.vote === "error" && isDoubled(vote) ? [vote.error] : []))[0] ??
   (error.retryable ? undefined : error);
 
 /**
- * Takes the lease on a quorum of the servers, and returns what `granted` makes of it: tries until `waitMs` is over, and removes
- * everything between two tries. With `refused`, it returns what that returns as soon as others have the lease.
+ * Takes the lease on a quorum of the servers, and returns the result of `granted`. It tries until `waitMs` is over, and removes everything
+ * between two tries. With `refused`, it returns the result of `refused` as soon as others have the lease.
  *
  * @throws {QuorumError} the last try had no quorum.
  * @throws {SameServerError} two clients lead to one server.

@@ -26,21 +26,21 @@ const wordsOf = (vote: Vote): string => {
 };
 
 /**
- * Too few servers agreed. `votes` has the vote of each: `granted`, `held` (by `holder`, for `msLeft`), `free`, `abstained` (it started
- * less than `restartGuardMs` ago), `no-answer`, or `error`. What was granted is released in the background. Retryable, unless so
- * many servers refuse for good that no quorum is possible.
+ * Too few servers agreed. `votes` has each server's vote: `granted`, `held` (by `holder`, for `msLeft`), `free`, `abstained` (it started
+ * less than `restartGuardMs` ago), `no-answer`, or `error`. kit releases partial grants in the background. Retryable, unless permanent
+ * errors of servers make a quorum impossible.
  */
 export class QuorumError extends KitError {
   /** @internal */
   static override readonly brand: string = "QuorumError";
   /** The lock's name. */
   readonly resource: string;
-  /** How many servers must agree. */
+  /** The number of servers that must agree. */
   readonly quorum: number;
   /** The vote of each server, in the order of the clients. */
   readonly votes: readonly Vote[];
 
-  /** `outcome`: what did not happen, as the end of a sentence about the lock. */
+  /** `outcome` describes what did not happen, as the end of a sentence about the lock. */
   constructor(resource: string, outcome: string, quorum: number, votes: readonly Vote[]) {
     const errors = votes.flatMap((vote) => ("error" in vote && vote.error ? [vote.error] : []));
     const lasting = votes.filter((vote) => vote.vote === "error" && !vote.error.retryable).length;
@@ -58,7 +58,7 @@ export class QuorumError extends KitError {
 
 /**
  * Two clients lead to one server, whose vote would count twice. `positions` are the places of these clients in the list, from 0, and
- * `servers` their addresses. Where the user may not run INFO, only one of the two is known. Not retryable.
+ * `servers` are their addresses. If the user may not run INFO, the error names only one of the two. Not retryable.
  */
 export class SameServerError extends KitError {
   /** @internal */

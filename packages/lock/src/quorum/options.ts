@@ -1,19 +1,19 @@
 import { type ClientOptions, clientRules, integer, type Resolved, type RulesOf } from "@kit/core/toolkit";
 import { type LeaseOptions, leaseRules } from "@kit/core/leasing";
 
-/** Settings of a quorum lock object. The lease options among them are defaults for each acquire. */
+/** Settings of a quorum lock object. Its lease options are the defaults of each acquire. */
 export interface QuorumLockOptions extends LeaseOptions, ClientOptions {
   /**
-   * How long one server has for its vote, in milliseconds: 1 to 60,000. A server without an answer in time counts as away, and
-   * delays nothing more until it answers again.
+   * How long one server has for its vote, in milliseconds: 1 to 60,000. A server that does not answer in time counts as unavailable. It
+   * causes no more delay until it answers again.
    *
    * @default 5 % of the lease, at least 30
    */
   readonly nodeTimeoutMs?: number | undefined;
   /**
-   * A server that started less than this many milliseconds ago does not vote for new leases, since it may have forgotten one: 0 to
-   * 86,400,000 (a day). It must be at least as long as the longest lease of any process that uses these servers; a longer lease
-   * is refused here. 0 turns that off, for servers that store each write on disk before they reply (`appendfsync always`).
+   * A server that started less than this many milliseconds ago does not vote for new leases, because it may have forgotten one. Range: 0 to
+   * 86,400,000 (a day). Set it to at least the longest lease of any process that uses these servers. This object rejects longer leases. 0
+   * turns the guard off, for servers that store each write on disk before they reply (`appendfsync always`).
    *
    * @default 60000
    */
@@ -33,7 +33,7 @@ export type QuorumSettings = Resolved<typeof quorumRules>;
 export const nodeTimeoutOf = ({ nodeTimeoutMs }: QuorumSettings, leaseMs: number): number =>
   nodeTimeoutMs ?? Math.max(30, Math.ceil(leaseMs / 20));
 
-/** @throws {RangeError} a server that restarts could forget the lease, and vote before it is over. */
+/** @throws {RangeError} a server that restarts could forget the lease, and vote before it has ended. */
 export const checkLength = ({ restartGuardMs }: QuorumSettings, leaseMs: number): void => {
   if (restartGuardMs > 0 && leaseMs > restartGuardMs)
     throw new RangeError(

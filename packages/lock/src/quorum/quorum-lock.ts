@@ -25,7 +25,7 @@ import { failedVote, poll, type Vote } from "./votes.js";
 
 const noOptions: AcquireOptions = {};
 
-/** Events of a quorum lock object's locks; for tracing use the diagnostics channels `kit:quorum-lock.*`. */
+/** Events of a quorum lock object. For tracing, use the diagnostics channels `kit:quorum-lock.*`. */
 export interface QuorumLockEvents {
   /** A lease was granted, `waitedMs` milliseconds after the call. */
   readonly acquired: readonly [event: { name: string; waitedMs: number }];
@@ -34,32 +34,32 @@ export interface QuorumLockEvents {
   /** A lease ended without a release. */
   readonly lost: readonly [event: { name: string; reason: LossReason }];
   /**
-   * A server does not tell its age, since the user may not run INFO: it votes also right after a restart without data. Once for each
-   * server.
+   * A server's age is unknown, because the user may not run INFO. This server votes even right after a restart without data. Emitted once
+   * per server.
    */
   readonly unguarded: readonly [event: { server: string }];
-  /** As the event of a lock: this server may drop keys when its memory is full. */
+  /** Same as the event of a lock: this server may drop keys when its memory is full. */
   readonly evictable: readonly [event: { server: string; policy: string }];
   /**
-   * Work in the background failed; it is retried where a retry can help. While too few servers answer, an acquire that waits and the
-   * renewals emit one error, and one with the code `KIT_RECOVERED` when commands work again.
+   * Background work failed. It is retried where a retry can help. While too few servers answer, a waiting acquire and the renewals emit one
+   * error together, and one with the code `KIT_RECOVERED` when commands work again.
    */
   readonly error: readonly [error: KitError];
 }
 
-/** A lock's state on all servers, each at its own instant. */
+/** A lock's state on all servers. Each server is read at a different instant. */
 export interface QuorumInspection {
-  /** `unknown`: so few servers answered that both is possible. */
+  /** `unknown`: too few servers answered to decide. */
   readonly state: "free" | "held" | "unknown";
-  /** The label of the holder. */
+  /** The holder's label. */
   readonly holder: string | null;
-  /** The time for which a quorum of the servers still has the lease, in milliseconds; null unless it is held. */
+  /** How long a quorum of the servers still has the lease, in milliseconds; null unless it is held. */
   readonly msLeft: number | null;
-  /** Each server in the order of the clients: `held`, `free`, `no-answer` or `error`. */
+  /** Each server, in the order of the clients: `held`, `free`, `no-answer` or `error`. */
   readonly votes: readonly Vote[];
 }
 
-/** Attaches to all clients, or to none: the life of the object to the first. */
+/** Attaches to all clients or to none. The object's life belongs to the first client. */
 const attachAll = (
   [first, ...others]: readonly RedisLike[],
   settings: QuorumSettings,
@@ -76,7 +76,7 @@ const attachAll = (
   return { life, contexts };
 };
 
-/** @throws {TypeError | RangeError} it is not a list of different clients, each of one server. */
+/** @throws {TypeError | RangeError} `clients` is not a list of different clients, each of one server. */
 const checkClients = (clients: readonly RedisLike[]): void => {
   if (!Array.isArray(clients))
     throw new TypeError(`Expected \`clients\` to be a list of clients, got ${typeof clients}`);
@@ -96,11 +96,11 @@ const checkClients = (clients: readonly RedisLike[]): void => {
 };
 
 /**
- * Locks by name on several independent Redis servers: held by whoever has the lease on more than half of them. Made by
+ * Named locks on several independent Redis servers. The holder is the caller that has the lease on more than half of them. Create it with
  * {@link createQuorumLock}.
  *
- * There is no queue: who cannot have the lock tries again after a random pause, so the order of arrival does not count. There is no
- * fencing token.
+ * There is no queue. A caller that can't have the lock tries again after a random pause, so the order of arrival does not count. There is
+ * no fencing token.
  */
 export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncDisposable {
   /** The settings of an acquire without options. */
@@ -112,7 +112,7 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
   readonly #checkLength: (leaseMs: number) => void;
   readonly #used: (name: string) => void;
 
-  /** Made by this package only. */
+  /** Created by this package only. */
   constructor(clients: readonly RedisLike[], options: QuorumLockOptions) {
     super();
     checkClients(clients);
@@ -162,16 +162,16 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
   }
 
   /**
-   * Waits until this caller holds the lock, runs `routine` with the lease, and releases the lock, also after an error, unless the
-   * routine hands the lease over.
+   * Waits until you hold the lock, runs `routine` with the lease, and releases the lock. It also releases the lock if the routine throws,
+   * but not if the routine hands the lease over.
    *
-   * Resolves with the routine's result. If the lease is lost while it runs, `lease.signal` aborts, and the call rejects once the
-   * routine has ended; an error of the routine takes precedence. When too few servers answer the release, the result stands, and
-   * an `error` event is emitted.
+   * Resolves with the routine's result. If the lease is lost while the routine runs, `lease.signal` aborts, and the call rejects when the
+   * routine has finished. An error of the routine takes precedence. If too few servers answer the release, the call still resolves, and an
+   * `error` event is emitted.
    *
    * @throws the routine's error.
-   * @throws {LockLostError} the routine succeeded, but the lease had been lost before.
-   * @throws all that {@link acquire} throws; then the routine was not run.
+   * @throws {LockLostError} the routine succeeded, but its lease had been lost.
+   * @throws all errors of {@link acquire}; the routine was not run.
    */
   async using<T>(
     name: string,
@@ -184,18 +184,18 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
   }
 
   /**
-   * Waits until this caller holds the lock on more than half of the servers, and returns its lease.
+   * Waits until you hold the lock on more than half of the servers, and returns its lease.
    *
-   * All servers are asked at once. Without a majority everything is released, and the call tries again after a random pause of up to
-   * 200 ms, until `waitMs` is over: also while too few servers answer. A grant of which less than half of the lease is left counts as
-   * none.
+   * kit asks all servers at the same time. Without a majority it releases everything and tries again after a random pause of up to 200 ms,
+   * until `waitMs` is over. It keeps trying even while too few servers answer. A grant with less than half of its lease left does not
+   * count.
    *
-   * @throws {QuorumError} `waitMs` passed, or so many servers refuse for good that no quorum is possible. It has each server's vote.
+   * @throws {QuorumError} `waitMs` passed, or permanent errors of servers make a quorum impossible. It has each server's vote.
    * @throws {SameServerError} two clients lead to the same server.
-   * @throws `signal.reason` if `signal` aborts first; if it has aborted before the call, no command is sent.
+   * @throws `signal.reason` if `signal` aborts first. If it was aborted before the call, no command is sent.
    * @throws {KitClosedError} this object was closed.
    * @throws {KitError} `KIT_NAME` for a name that cannot be a key.
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {TypeError | RangeError} an option is invalid.
    *
    * @example
    * await using lease = await lock.acquire("report", { waitMs: 5_000 });
@@ -207,10 +207,10 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
   }
 
   /**
-   * Tries once, and returns the lease; or null when others hold it, or try for it at the same instant.
+   * Tries once. Returns the lease, or null if other callers hold it or try for it at the same instant.
    *
    * @throws {QuorumError} too few servers answered.
-   * @throws all else that {@link acquire} throws.
+   * @throws all other errors of {@link acquire}.
    */
   async tryAcquire(name: string, options: TryOptions = {}): Promise<QuorumLease | null> {
     const resolved = resolve("options", options, tryRules, { ...this.#defaults, waitMs: 0 });
@@ -218,7 +218,7 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
   }
 
   /**
-   * Reads the state of a lock on each server and changes nothing. Never rejects for a server that does not answer.
+   * Reads the state of a lock on each server and changes nothing. A server that does not answer never makes it reject.
    *
    * @throws {KitClosedError} this object was closed.
    * @throws {KitError} `KIT_NAME` for a name that cannot be a key.
@@ -257,10 +257,10 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
   }
 
   /**
-   * Continues a lease that another process (or object) handed over or serialised. It is renewed once, which shows that a quorum still
-   * has it, and then according to its own `renew`.
+   * Continues a lease that another process (or object) handed over or serialized. kit renews it once, to check that a quorum still has it.
+   * After that its own `renew` setting applies.
    *
-   * @throws {LockLostError} it is no longer held.
+   * @throws {LockLostError} the lease is no longer held.
    * @throws {QuorumError} too few servers answered in time.
    * @throws {TypeError | RangeError} `text` does not come from `lease.handOver()` or `lease.serialise()`, or the lease is longer than
    * `restartGuardMs`.
@@ -277,11 +277,10 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
   }
 
   /**
-   * Ends this object. New and waiting acquires reject with KitClosedError. `close()` waits for held leases, at most `timeoutMs`; then
-   * their signals abort and they are released, which takes at most `deadlineMs` more. The clients are not touched. Idempotent: the
-   * first call's options count.
+   * Closes this object. New and waiting acquires reject with KitClosedError. `close()` waits for held leases, up to `timeoutMs`. Then their
+   * signals abort and kit releases them, within another `deadlineMs`. Your clients stay open. Idempotent: the first call's options count.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be. It rejects for no other reason.
+   * @throws {TypeError | RangeError} an option is invalid. It rejects for no other reason.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     const { deadlineMs } = this.#store.settings;
@@ -292,7 +291,7 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
     });
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
@@ -321,14 +320,12 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
 }
 
 /**
- * Makes a quorum lock object. Locks have names; one object serves any number of them, and any number of callers.
+ * Creates a quorum lock object. One object serves any number of lock names and callers.
  *
- * Each client leads to a server of its own, without replicas that could take over: 3 or 5 of them. The clients are borrowed: never
- * closed, blocked or subscribed. An even number is allowed, and tolerates no more failures than one server less. All processes must
- * use the same servers.
+ * Pass 3 or 5 clients, each of a separate server without replicas that could take over. kit never closes the clients, blocks them or
+ * subscribes on them. An even number works, but tolerates no more failures than one server less. All processes must use the same servers.
  *
- * @throws {TypeError | RangeError} `clients` are not different clients of single servers, at least one, or an option is not what it
- * should be.
+ * @throws {TypeError | RangeError} `clients` are not different clients of single servers, at least one, or an option is invalid.
  *
  * @example
  * const lock = createQuorumLock([first, second, third]);

@@ -7,23 +7,23 @@ type Request = LeaseRequest<ResolvedAcquire>;
 
 interface Left {
   readonly request: Request;
-  /** When the lease is over there by itself, on our monotonic clock. */
+  /** When the lease there expires, on our monotonic clock. */
   readonly endsAt: number;
 }
 
-/** Of the leases left on a server, the oldest beyond these end by themselves. */
+/** The maximum number of leases left on a server. Beyond it, the oldest are left to expire. */
 const mostLeft = 1_000;
-/** How many are removed at once, as soon as one shows that the server answers. */
+/** How many leases are removed together, after one removal shows that the server answers. */
 const batchSize = 100;
 const basePauseMs = 50;
 const longestPauseMs = 1_000;
 
-/** The leases that one server may still have, and nobody holds: removed in the background until it answers, or they are over. */
+/** The leases without a holder that one server may still have. They are removed in the background until it answers, or they have ended. */
 export class Removals {
   readonly #server: QuorumServer;
   readonly #life: ObjectLife;
   readonly #deadlineMs: number;
-  /** Those whose removal has failed, or must wait for the server. By token, the oldest first. */
+  /** The leases whose removal has failed, or must wait for the server. By token, the oldest first. */
   readonly #left = new Map<string, Left>();
 
   constructor(server: QuorumServer, life: ObjectLife, deadlineMs: number) {
@@ -32,7 +32,7 @@ export class Removals {
     this.#deadlineMs = deadlineMs;
   }
 
-  /** Removes a lease that lasts at most `leaseMs` more. Never rejects: on a server without an answer it ends by itself. */
+  /** Removes a lease that lasts at most `leaseMs` more. Never rejects: on a server without an answer the lease expires. */
   add(request: Request, leaseMs: number): void {
     if (this.#server.context.executor.isEnded) return;
     const one = { request, endsAt: performance.now() + leaseMs };
@@ -59,7 +59,7 @@ export class Removals {
     }
   }
 
-  /** Whether there is nothing more to do for it. */
+  /** Whether there is nothing more to do for the lease. */
   async #remove({ request, endsAt }: Left): Promise<boolean> {
     const { signal } = this.#life;
     if (performance.now() >= endsAt || signal.aborted) return true;

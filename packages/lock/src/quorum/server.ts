@@ -5,7 +5,7 @@ import { SameServerError } from "./errors.js";
 import * as scripts from "./scripts/index.js";
 import { failedVote, isSilence, type Vote } from "./votes.js";
 
-/** How long a probe of a server that is away waits for an answer, and the pause before the next. */
+/** How long a probe of an unavailable server waits for an answer, and the pause before the next probe. */
 const probeMs = 1_000;
 const probePauseMs = 100;
 
@@ -18,12 +18,12 @@ export interface Servers {
   readonly signal: AbortSignal;
   /** The server that was last seen under a run id. */
   readonly byRunId: Map<string, QuorumServer>;
-  /** A server does not tell its age, since the user may not run INFO. */
+  /** A server's age is unknown, because the user may not run INFO. */
   readonly unguarded: (server: string) => void;
   readonly onError: (error: KitError) => void;
 }
 
-/** Whether the lease was there; or the vote of a server that did not say so. */
+/** Whether the lease was there; or the vote of a server that could not report it. */
 export type Removal = boolean | Vote;
 
 type Clock = ReturnType<ClientContext["clockOf"]>;
@@ -31,8 +31,8 @@ type Clock = ReturnType<ClientContext["clockOf"]>;
 const ownerOf = ({ token, resolved: { holder } }: LeaseRequest): string => `${token}|${holder}`;
 
 /**
- * One server of a quorum. Its vote counts only on a connection on which it has said who it is and how old: after each lost
- * connection another server may answer, or the same one without its data.
+ * One server of a quorum. Its vote counts only on a connection on which it has reported its identity and age. After each lost connection
+ * another server may answer, or the same one without its data.
  */
 export class QuorumServer {
   readonly context: ClientContext;
@@ -40,13 +40,13 @@ export class QuorumServer {
   /** Its place in the list of clients, from 0. */
   readonly position: number;
   readonly #shared: Servers;
-  /** The connection epoch in which it was old enough. */
+  /** The connection epoch in which the server was old enough. */
   #knownEpoch = -1;
   #runId: string | undefined;
   #isUnguarded = false;
-  /** Until when it abstains in that epoch, on our monotonic clock. */
+  /** When it stops abstaining in that epoch, on our monotonic clock. */
   #young = { epoch: -1, until: 0 };
-  /** Another client leads to it, too. */
+  /** Set while another client leads to the same server. */
   #fault: SameServerError | undefined;
   /** The error of a command without an answer, until the server answers again. */
   #away: KitError | undefined;
@@ -58,22 +58,22 @@ export class QuorumServer {
     this.#shared = shared;
   }
 
-  /** Whether it was last seen as a server that another client leads to, too. */
+  /** Whether another client was last seen to lead to the same server. */
   get isDouble(): boolean {
     return this.#fault !== undefined;
   }
 
-  /** Whether it counts as away. */
+  /** Whether it counts as unavailable. */
   get isAway(): boolean {
     return this.#away !== undefined;
   }
 
-  /** It has a connection again: the next command shows whether it answers. */
+  /** The server has a connection again: the next command shows whether it answers. */
   connected(): void {
     this.#away = undefined;
   }
 
-  /** Its vote on a new lease. Never rejects. */
+  /** Asks for its vote on a new lease. Never rejects. */
   acquire(
     request: LeaseRequest<ResolvedAcquire>,
     leaseMs: number,
@@ -110,8 +110,8 @@ export class QuorumServer {
   }
 
   /**
-   * Extends a lease, or looks it up with a `termMs` of 0. Where it is gone it is written anew, but only while it is certainly
-   * held: until `heldUntil`. An answer that comes later does not count as that. Never rejects.
+   * Extends a lease, or looks it up with a `termMs` of 0. If the server has lost the lease, it is rewritten, but only while it is certainly
+   * held: until `heldUntil`. A later answer does not count as a grant. Never rejects.
    */
   async renew(
     request: LeaseRequest<ResolvedAcquire>,
@@ -145,7 +145,7 @@ export class QuorumServer {
     return vote.vote === "free" && !hasClock && mayRefill() && isWanted() ? await ask() : vote;
   }
 
-  /** Removes a lease. A server that is away is not asked. Never rejects; calls `unknown` where the lease may be left. */
+  /** Removes a lease. An unavailable server is not asked. Never rejects; calls `unknown` if the lease may be left. */
   async release(request: LeaseRequest<ResolvedAcquire>, deadlineMs: number, unknown: () => void): Promise<Removal> {
     try {
       if (this.#away) throw this.#away;
@@ -157,21 +157,21 @@ export class QuorumServer {
     }
   }
 
-  /** Removes a lease, also on a server that counts as away. Rejects as a script does. */
+  /** Removes a lease, even on a server that counts as unavailable. Rejects with the script's errors. */
   remove(request: LeaseRequest<ResolvedAcquire>, deadlineMs: number, signal?: AbortSignal): Promise<boolean> {
     const lease = this.#shared.keyOf(request.name);
     const args = { owner: ownerOf(request) };
     return scripts.release.run(this.context, { lease }, args, { deadlineMs, op: request.token, signal });
   }
 
-  /** Reads a lease; null: nobody has it. Rejects as a script does. */
+  /** Reads a lease, or null if there is none. Rejects with the script's errors. */
   inspect(name: string, deadlineMs: number): Promise<scripts.Stored | null> {
     return scripts.inspect.run(this.context, { lease: this.#shared.keyOf(name) }, {}, { deadlineMs });
   }
 
   /**
-   * The vote in the reply to a command, which counts only if the server is known: the same connection as the one on which it said who
-   * it is. Never rejects.
+   * The vote in the reply to a command. It counts only if the server is known: the reply came over the connection on which the server
+   * reported its identity. Never rejects.
    */
   async #counted<Reply extends scripts.Voted>(
     lease: string,
@@ -211,7 +211,7 @@ export class QuorumServer {
     else this.#young = { epoch, until: performance.now() + guardMs - ageMs };
   }
 
-  /** Until it is connected anew, and says who it is, its votes do not count. */
+  /** Until the server reconnects and reports its identity, its votes do not count. */
   #doubled(servers: readonly QuorumServer[]): SameServerError {
     const fault = new SameServerError(
       servers.map(({ address }) => address),
@@ -228,7 +228,7 @@ export class QuorumServer {
     return failedVote(this.address, new KitUnknownOutcomeError(message, undefined));
   }
 
-  /** A server that does not answer is away until it does. */
+  /** A server that does not answer counts as unavailable until it does. */
   #failed(lease: string, error: unknown): void {
     if (!isSilence(error) || this.#away) return;
     this.#away = new KitUnavailableError(`No answer from Redis at ${this.address}`, this.address, error);

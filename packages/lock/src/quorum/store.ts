@@ -27,7 +27,7 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
   readonly servers: readonly QuorumServer[];
   readonly quorum: number;
   readonly #removals: ReadonlyMap<QuorumServer, Removals>;
-  /** By token: how many renewals are under way, and whether the lease has ended; then they are not sent any more. */
+  /** By token: how many renewals are in flight, and whether the lease has ended. After its end no renewal is sent. */
   readonly #renewing = new Map<string, { underWay: number; isOver: boolean }>();
 
   constructor(
@@ -55,7 +55,7 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
     return this.servers.reduce((sum, { context }) => sum + context.executor.connectionEpoch, 0);
   }
 
-  /** Each lease is renewed by itself: each has votes of its own. */
+  /** Each lease is renewed separately, because each has its own votes. */
   groupOf(key: string): string {
     return key;
   }
@@ -73,7 +73,7 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
     return nodeTimeoutOf(this.settings, leaseMs);
   }
 
-  /** The votes with one for each server: those that are not in count as no answer. */
+  /** One vote per server: a missing vote becomes `no-answer`. */
   completed(votes: readonly (Vote | undefined)[]): readonly Vote[] {
     return this.servers.map(({ address: server }, index) => votes[index] ?? { server, vote: "no-answer" });
   }
@@ -148,7 +148,7 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
     this.cancelOn(this.servers, request, leaseMs);
   }
 
-  /** Removes it from these servers, each in the background until it answers, or the lease is over there. */
+  /** Removes the lease from these servers, each in the background until it answers or the lease there has ended. */
   cancelOn(servers: readonly QuorumServer[], request: Request, leaseMs: number): void {
     this.#endRenewal(request);
     for (const server of servers) this.#removeLater(server, request, leaseMs);
@@ -158,7 +158,7 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
     this.#removals.get(server)?.add(request, leaseMs);
   }
 
-  /** A renewal that is sent after the release would write the lease anew. */
+  /** A renewal that is sent after the release would write the lease again. */
   #endRenewal({ token }: Request): void {
     const renewing = this.#renewing.get(token);
     if (renewing) renewing.isOver = true;

@@ -2,17 +2,17 @@ import { KitError } from "@kit/core";
 import { asKitError, type Limit, settled } from "@kit/core/toolkit";
 
 /**
- * The answer of one server about a lease.
+ * One server's answer about a lease.
  *
  * - `granted`: the caller has it there
- * - `held`: another has it; `msLeft` is Infinity where its expiry was removed (PERSIST)
- * - `free`: nobody has it
- * - `abstained`: the server started lately, and may have forgotten a lease; it votes again after `msLeft`
- * - `no-answer`: it did not answer in time, or is known to be away
+ * - `held`: another caller has it; `msLeft` is Infinity if its expiry was removed (PERSIST)
+ * - `free`: it has no holder
+ * - `abstained`: the server started recently, and may have forgotten a lease; it votes again after `msLeft`
+ * - `no-answer`: it did not answer in time, or is known to be unavailable
  * - `error`: it answered with an error
  */
 export type Vote = {
-  /** The address of the server. */
+  /** The server's address. */
   readonly server: string;
 } & (
   | { readonly vote: "granted" | "free" }
@@ -22,10 +22,10 @@ export type Vote = {
   | { readonly vote: "error"; readonly error: KitError }
 );
 
-/** The least number of servers that is more than half of them. */
+/** The smallest majority of the servers. */
 export const quorumOf = (servers: number): number => Math.floor(servers / 2) + 1;
 
-/** Whether a command had no answer; what it did is then unknown, unless it was not sent. */
+/** Whether a command had no answer. Its effect is then unknown, unless it was not sent. */
 export const isSilence = (error: unknown): boolean =>
   KitError.is(error) && (error.code === "KIT_UNAVAILABLE" || error.code === "KIT_UNKNOWN_OUTCOME");
 
@@ -38,7 +38,7 @@ export const failedVote = (server: string, reason: unknown): Vote => {
 /** Whether a vote is a clear refusal. */
 export const isRefusal = (vote: Vote | undefined): boolean => vote?.vote === "held" || vote?.vote === "free";
 
-/** How many of the votes are in, and are these. */
+/** How many votes are in and satisfy `is`. */
 export const countOf = <V>(votes: readonly (V | undefined)[], is: (vote: V) => boolean): number => {
   let count = 0;
   for (const vote of votes) if (vote !== undefined && is(vote)) count++;
@@ -46,9 +46,9 @@ export const countOf = <V>(votes: readonly (V | undefined)[], is: (vote: V) => b
 };
 
 /**
- * Asks all servers at once, and settles with the first result or error of `decide`, which is called after each answer with all so
- * far, in the order of the servers; when all are in, it must have one. At the limit's deadline it is `decide`'s with `isOver`.
- * Answers that come later change nothing. `ask` does not reject.
+ * Asks all servers at the same time, and settles with the first result or error of `decide`. `decide` runs after each answer, with all
+ * answers so far in the order of the servers. When all are in, it must return a result. At the limit's deadline it runs with `isOver`.
+ * Later answers change nothing. `ask` does not reject.
  */
 export const poll = <Server, V, R>(
   servers: readonly Server[],

@@ -25,11 +25,11 @@ const id = newToken();
 
 export type Request = LeaseRequest<ResolvedReadWrite>;
 
-/** A lease, or the request for one, as it is stored. */
+/** A lease, or the request for one, as stored. */
 const recordOf = ({ token, resolved: { mode, holder } }: Request): string =>
   `${mode === "read" ? "r" : "w"}|${token}|${holder}`;
 
-/** The scripts of one read/write lock object, on its client, and its errors. */
+/** The scripts and errors of one read/write lock object, on its client. */
 export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.Held> {
   readonly what = "read-write-lock";
   readonly id: string = id;
@@ -97,14 +97,14 @@ export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.H
     return scripts.heartbeat.run(this.#context, this.#keysOf(name), args, options);
   }
 
-  /** Makes a lease a reader's. Resolves with whether there is such a lease. */
+  /** Turns a lease into a reader's. Resolves with whether there is such a lease. */
   downgrade(request: Request, newest: string, shared: Attempt["shared"]): Promise<boolean> {
     const { deadlineMs } = this.#settings;
     const args = { record: recordOf(request), terms: { shared, newest } };
     return scripts.downgrade.run(this.#context, this.#keysOf(request.name), args, { deadlineMs, op: request.token });
   }
 
-  /** Makes a lease a writer's, if no other is left. */
+  /** Turns a lease into a writer's, if it is the only one. */
   upgrade(request: Request): Promise<scripts.UpgradeReply> {
     const { deadlineMs } = this.#settings;
     const args = { record: recordOf(request) };
@@ -112,8 +112,8 @@ export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.H
   }
 
   /**
-   * Makes an upgrade again, and resolves with its reply once replicas or disks have it. At once, and without a reply, where nothing
-   * is to be confirmed.
+   * Repeats an upgrade, and resolves with its reply when replicas or disks have it. If nothing has to be confirmed, it resolves
+   * immediately, without a reply.
    *
    * @throws {LockNotDurableError} they do not have it in time.
    */

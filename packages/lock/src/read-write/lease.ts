@@ -9,29 +9,28 @@ type Upgraded = Exclude<UpgradeReply, string>;
 interface ModeChanges {
   readonly downgrade: (request: Request, newest: string) => Promise<boolean>;
   readonly upgrade: (request: Request) => Promise<UpgradeReply>;
-  /** Rejects if replicas or disks do not have the upgrade; undefined: they need not. */
+  /** Rejects if replicas or disks do not have the upgrade. Resolves with undefined if they need not. */
   readonly confirmUpgrade: (request: Request, signal: AbortSignal) => Promise<UpgradeReply | undefined>;
 }
 
 /**
- * A read/write lock that is held, for reading or for writing: a right for a bounded time, renewed automatically until
+ * A read/write lock that is held for reading or writing: the right to hold it for a limited time. kit renews the lease automatically until
  * `release()`.
  *
- * An early end (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when the lease may have
- * ended by this process's clock. No signal can stop a process that is not running: pass a writer's `fencingToken` to the guarded
- * resource, and let it refuse tokens older than the newest it has seen.
+ * If the lease ends early (a silent server, lost data, a long stall of this process), `signal` aborts. It aborts at the latest when the
+ * lease may have ended by this process's clock. No signal can stop a process that is not running. So pass a writer's `fencingToken` to the
+ * guarded resource, and let the resource reject tokens older than the newest it has seen.
  *
- * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
- * reason). There is no way back.
+ * States: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a reason). These are final.
  */
 export class ReadWriteLease extends Lease {
   readonly #held: HeldLease<ResolvedReadWrite>;
   readonly #changes: ModeChanges;
-  /** How many downgrades were sent: the reply to an upgrade that was sent before does not count. */
+  /** How many downgrades were sent. The reply to an upgrade that was sent earlier does not count. */
   #downgrades = 0;
-  /** The latest of them that had a reply. */
+  /** The latest downgrade that had a reply. */
   #downgraded = 0;
-  /** Whether an upgrade had no reply that counts: the server may have given it a fencing token that is not known here. */
+  /** Whether an upgrade had no reply that counts: the server may have given the lease a fencing token that is not known here. */
   #isUnsure = false;
 
   /** @internal */
@@ -41,28 +40,28 @@ export class ReadWriteLease extends Lease {
     this.#changes = changes;
   }
 
-  /** Whether it is held for reading, beside other readers, or for writing, alone. */
+  /** Whether the lease is for reading, shared with other readers, or for writing, alone. */
   get mode(): Mode {
     return this.#held.request.resolved.mode;
   }
 
   /**
-   * A number in decimal digits, larger than the token of every earlier writer of this lock, also across expiry and restarts;
-   * null if this lease was never a writer's. After a downgrade it stays. After lost data, and after `keepMs` without a writer, this holds
-   * if the servers' clocks agree. It has up to 16 digits: compare as BigInt, or in Redis.
+   * A decimal number, larger than the token of every earlier writer of this lock, even across expiry and restarts. Null if this lease was
+   * never a writer's. It stays after a downgrade. After lost data, and after `keepMs` without a writer, this holds if the servers' clocks
+   * agree. It has up to 16 digits: compare as BigInt, or in Redis.
    */
   get fencingToken(): string | null {
     return this.#held.fencingToken || null;
   }
 
   /**
-   * Goes on reading, and lets others read: a writer's lease becomes a reader's in one step, with the same end. It waits for nothing,
-   * and no writer can come in between. The readers that wait before the next writer get the lock.
+   * Turns a writer's lease into a reader's in one step, with the same end, so that others can read. It waits for nothing, and no writer can
+   * come in between. The readers that wait before the next writer get the lock.
    *
-   * From the call on, this lease counts as a reader's here. A lease that is a reader's already stays one.
+   * As soon as you call it, this lease counts as a reader's here. A reader's lease stays as it is.
    *
-   * @throws {LockLostError} it is lost, released or handed over.
-   * @throws {KitError} no reply in time. Call it again, or release the lease: others may still be kept out.
+   * @throws {LockLostError} the lease is lost, released or handed over.
+   * @throws {KitError} no reply in time. Call it again, or release the lease: others may still be locked out.
    */
   async downgrade(): Promise<void> {
     this.assertHeld();
@@ -70,14 +69,14 @@ export class ReadWriteLease extends Lease {
   }
 
   /**
-   * Makes a reader's lease a writer's, if it is the only lease of the lock; what was read stays true. Resolves with whether it is a
-   * writer's now, with a new `fencingToken`. It never waits: two readers that wait for each other's end would wait for ever. Writers in
-   * the queue are served later. With `durable` it is a writer's once replicas or disks have that.
+   * Turns a reader's lease into a writer's, if it is the only lease of the lock. What you have read stays true. Resolves with whether the
+   * lease is a writer's now, with a new `fencingToken`. It never waits, because two readers that wait for each other would wait forever.
+   * Writers in the queue are served later. With `durable` the lease is a writer's only when replicas or disks have the upgrade.
    *
-   * @throws {LockLostError} it is lost, released or handed over.
-   * @throws {LockNotDurableError} the upgrade did not reach the replicas or disks that `durable` requires. It is a reader's again.
-   * @throws {KitError} no reply in time. It counts as a reader's here; call it again, or `downgrade()`, or release the lease: others may be
-   * kept out.
+   * @throws {LockLostError} the lease is lost, released or handed over.
+   * @throws {LockNotDurableError} the upgrade did not reach the replicas or disks that `durable` requires. The lease is a reader's again.
+   * @throws {KitError} no reply in time. The lease counts as a reader's here. Call it again, or `downgrade()`, or release the lease: others
+   * may be locked out.
    */
   async tryUpgrade(): Promise<boolean> {
     this.assertHeld();
@@ -98,7 +97,7 @@ export class ReadWriteLease extends Lease {
     return this.mode === "write";
   }
 
-  /** An upgrade that is not confirmed is undone. */
+  /** Undoes an upgrade that is not confirmed. */
   async #confirmed(upgraded: Upgraded): Promise<UpgradeReply> {
     const downgrades = this.#downgrades;
     let reply;
@@ -113,7 +112,7 @@ export class ReadWriteLease extends Lease {
     return reply ?? upgraded;
   }
 
-  /** Without a reply the next upgrade sends it again. */
+  /** If there is no reply, the next upgrade sends it again. */
   async #undo({ fencingToken }: Upgraded): Promise<void> {
     if (this.isHeld && this.mode === "read") await this.#downgrade(fencingToken).catch(() => undefined);
   }

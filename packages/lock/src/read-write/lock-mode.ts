@@ -21,16 +21,16 @@ export class LockMode<L extends ReadWriteLease> {
   }
 
   /**
-   * Waits until this caller holds the lock, runs `routine` with the lease, and releases the lock, also after an error, unless
-   * the routine hands the lease over. A lease that was downgraded or upgraded is released, too.
+   * Waits until you hold the lock, runs `routine` with the lease, and releases the lock. It also releases the lock if the routine throws,
+   * but not if the routine hands the lease over. A downgraded or upgraded lease is released as well.
    *
-   * Resolves with the routine's result. If the lease is lost while it runs, `lease.signal` aborts, and the call rejects once the
-   * routine has ended; an error of the routine takes precedence. When an outage prevents the release, the result stands, and an
+   * Resolves with the routine's result. If the lease is lost while the routine runs, `lease.signal` aborts, and the call rejects when the
+   * routine has finished. An error of the routine takes precedence. If an outage prevents the release, the call still resolves, and an
    * `error` event is emitted.
    *
    * @throws the routine's error.
-   * @throws {LockLostError} the routine succeeded, but the lease had been lost before.
-   * @throws all that {@link acquire} throws; then the routine was not run.
+   * @throws {LockLostError} the routine succeeded, but its lease had been lost.
+   * @throws all errors of {@link acquire}; the routine was not run.
    */
   async using<T>(name: string, routine: (lease: L) => Promise<T> | T, options: AcquireOptions = noOptions): Promise<T> {
     if (typeof routine !== "function")
@@ -39,24 +39,24 @@ export class LockMode<L extends ReadWriteLease> {
   }
 
   /**
-   * Waits until this caller holds the lock, and returns its lease.
+   * Waits until you hold the lock, and returns its lease.
    *
-   * Waiters are served first in, first out, in the order of their arrival at the server: readers in a row together, a writer alone. An
-   * unreachable waiter is skipped and keeps its place. Each acquire is a holder of its own: a writer that acquires a name which this
-   * process holds waits as well, and so does a reader behind a waiting writer.
+   * Waiters are served first in, first out, ordered by arrival at the server: consecutive readers together, a writer alone. An unreachable
+   * waiter is skipped and keeps its place. Each acquire is a separate holder. If this process already holds the name, a writer still waits.
+   * So does a reader after a waiting writer.
    *
-   * @throws as `acquire` of a lock: `LockTimeoutError`, `LockLostError`, `LockQueueFullError`, `KitUnavailableError`,
+   * @throws the errors of a lock's `acquire`: `LockTimeoutError`, `LockLostError`, `LockQueueFullError`, `KitUnavailableError`,
    * `KitUnknownOutcomeError`, `KitClosedError`, `KitError`; `signal.reason`.
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {TypeError | RangeError} an option is invalid.
    */
   async acquire(name: string, options: AcquireOptions = noOptions): Promise<L> {
     return await this.#leaser.acquire(name, this.#termsOf(options));
   }
 
   /**
-   * Tries once, and returns the lease, or null when the holders exclude it or others wait before it.
+   * Tries once. Returns the lease, or null if the current holders exclude it or others wait before it.
    *
-   * @throws all that {@link acquire} throws except LockTimeoutError and LockQueueFullError.
+   * @throws all errors of {@link acquire} except LockTimeoutError and LockQueueFullError.
    */
   async tryAcquire(name: string, options: TryOptions = {}): Promise<L | null> {
     const resolved = resolve("options", options, tryRules, { ...this.#defaults, waitMs: 0 });

@@ -1,5 +1,5 @@
 import type { ResolvedLock } from "../options.js";
 import type { Mode } from "./scripts/index.js";
 
-/** The settings of one acquire, and what it takes the lock for. */
+/** The settings of one acquire, and its mode. */
 export type ResolvedReadWrite = Omit<ResolvedLock, "minHoldMs"> & { readonly mode: Mode };

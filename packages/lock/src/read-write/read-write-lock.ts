@@ -10,43 +10,43 @@ import type { Held, Mode } from "./scripts/index.js";
 
 const inspected = 10;
 
-/** Events of a read/write lock object; for tracing use the diagnostics channels `kit:read-write-lock.*`. */
+/** Events of a read/write lock object. For tracing, use the diagnostics channels `kit:read-write-lock.*`. */
 export interface ReadWriteLockEvents {
-  /** A lease was granted, `waitedMs` milliseconds after the call. A reader's has no fencing token. */
+  /** A lease was granted, `waitedMs` milliseconds after the call. A reader has no fencing token. */
   readonly acquired: readonly [event: { name: string; mode: Mode; fencingToken: string | null; waitedMs: number }];
-  /** An acquire was queued behind `position` others; `holder` has the lease that ends last. */
+  /** An acquire was queued. `position` waiters are ahead of it; `holder` has the lease that ends last. */
   readonly waiting: readonly [event: { name: string; position: number; holder: string | undefined }];
-  /** An acquire without `waitMs` has waited for 30 seconds. Once for each, at the next heartbeat: up to six seconds later. */
+  /** An acquire without `waitMs` has waited for 30 seconds. Emitted once per acquire, at the next heartbeat: up to six seconds later. */
   readonly stillWaiting: readonly [
     event: { name: string; position: number; holder: string | undefined; waitedMs: number },
   ];
-  /** The server had lost a waiter, or its grant expired before the message arrived: the waiter queues again, at the end. */
+  /** The server lost a waiter, or its grant expired before the message arrived. The waiter queues again, at the end. */
   readonly requeued: readonly [event: { name: string }];
   /** A lease was released. */
   readonly released: readonly [event: { name: string; mode: Mode; fencingToken: string | null }];
   /** A lease ended without a release. */
   readonly lost: readonly [event: { name: string; mode: Mode; fencingToken: string | null; reason: LossReason }];
-  /** As the event of a lock: the server may drop keys when its memory is full. */
+  /** Same as the event of a lock: the server may drop keys when its memory is full. */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A command in the background failed; it is retried where a retry can help. While an outage lasts, waiters, renewals and releases emit
-   * one error, and one with the code `KIT_RECOVERED` when commands work again.
+   * A background command failed. It is retried where a retry can help. During an outage, waiters, renewals and releases emit one error
+   * together, and one with the code `KIT_RECOVERED` when commands work again.
    */
   readonly error: readonly [error: KitError];
 }
 
-/** A lock's state at one instant. It may have changed by the time it is read. */
+/** A lock's state at one instant. It may have changed by the time you read it. */
 export interface ReadWriteInspection {
   readonly state: "free" | "read" | "write";
-  /** How many hold it: one writer, or any number of readers. */
+  /** The number of holders: one writer, or any number of readers. */
   readonly holding: number;
-  /** The holders whose leases end last, ten at most, and how many milliseconds these have left. */
+  /** The holders whose leases end last, up to ten, and the time left of each lease in milliseconds. */
   readonly holders: readonly { readonly holder: string; readonly msLeft: number }[];
-  /** The newest fencing token ever granted; null when none is stored: see `keepMs`. */
+  /** The newest fencing token ever granted, or null if none is stored: see `keepMs`. */
   readonly fencingToken: string | null;
-  /** How many wait, including dead waiters that were not dropped yet. */
+  /** The number of waiters, including dead ones that were not dropped yet. */
   readonly waiters: number;
-  /** The first ten in the queue. */
+  /** The first ten waiters. */
   readonly queue: readonly { readonly mode: Mode; readonly holder: string }[];
 }
 
@@ -64,14 +64,14 @@ const factsOf = ({
 });
 
 /**
- * Locks by name, on one Redis, each held by one writer or by any number of readers at any instant of the server's clock, as long
- * as the server keeps its data. Made by {@link createReadWriteLock}.
+ * Named locks on one Redis. At any instant of the server's clock, one writer or any number of readers hold a lock, as long as the server
+ * keeps its data. Create it with {@link createReadWriteLock}.
  *
- * Callers are served in the order of their arrival: readers that follow each other are granted together, and no reader passes a
- * writer that waits. So neither side starves.
+ * Callers are served in the order of their arrival. Consecutive readers are granted together, and no reader passes a waiting writer. So
+ * neither side starves.
  */
 export class ReadWriteLock extends TypedEmitter<ReadWriteLockEvents> implements AsyncDisposable {
-  /** Holds a lock beside other readers. */
+  /** Holds a lock together with other readers. */
   readonly read: LockMode<ReadWriteLease>;
   /** Holds a lock alone, with a fencing token. */
   readonly write: LockMode<WriteLease>;
@@ -80,7 +80,7 @@ export class ReadWriteLock extends TypedEmitter<ReadWriteLockEvents> implements 
   readonly #commands: ReadWriteCommands;
   readonly #leaser: Leaser<ResolvedReadWrite, Held, ReadWriteLease>;
 
-  /** Made by this package only. */
+  /** Created by this package only. */
   constructor(redis: RedisLike, options: ReadWriteLockOptions) {
     super();
     const settings = resolve("options", options, readWriteLockRules);
@@ -137,10 +137,10 @@ export class ReadWriteLock extends TypedEmitter<ReadWriteLockEvents> implements 
   }
 
   /**
-   * Continues a lease that another process (or object) handed over or serialised, in the mode that it had then. It is renewed once, which
-   * shows that it is still held, and then according to its own `renew`.
+   * Continues a lease that another process (or object) handed over or serialized, in the same mode. kit renews it once, to check that it is
+   * still held. After that its own `renew` setting applies.
    *
-   * @throws {LockLostError} it is no longer held.
+   * @throws {LockLostError} the lease is no longer held.
    * @throws {TypeError} `text` does not come from `lease.handOver()` or `lease.serialise()`.
    * @throws {KitUnavailableError} no server answered in time.
    */
@@ -161,30 +161,30 @@ export class ReadWriteLock extends TypedEmitter<ReadWriteLockEvents> implements 
   }
 
   /**
-   * Ends this object. New acquires and waiters reject with KitClosedError, and the waiters leave the queue. `close()` waits for
-   * held leases, at most `timeoutMs`; then their signals abort and they are released, which takes at most `deadlineMs` more. The
-   * client is not touched. Idempotent: the first call's options count.
+   * Closes this object. New acquires and waiters reject with KitClosedError, and the waiters leave the queue. `close()` waits for held
+   * leases, up to `timeoutMs`. Then their signals abort and kit releases them, within another `deadlineMs`. Your client stays open.
+   * Idempotent: the first call's options count.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be. It rejects for no other reason.
+   * @throws {TypeError | RangeError} an option is invalid. It rejects for no other reason.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#life.close(options, (deadline) => this.#leaser.end(deadline));
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
 }
 
 /**
- * Makes a read/write lock object. Locks have names; one object serves any number of them, and any number of callers. A lock of
- * `createLock` with the same name is another lock.
+ * Creates a read/write lock object. One object serves any number of lock names and callers. A lock of `createLock` with the same name is a
+ * different lock.
  *
- * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, blocked or
- * subscribed. The first wait opens one more connection, for pushes; the last `close()` on the client ends it.
+ * `redis` is a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes it, blocks it or subscribes on it.
+ * The first wait opens one more connection, for pushes. The last `close()` on the client ends that connection.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  *
  * @example
  * const prices = createReadWriteLock(redis);

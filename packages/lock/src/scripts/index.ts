@@ -17,7 +17,7 @@ import renewSource from "./renew.lua";
 
 const lockKeys = ["lease", "fence", "queue", "waiters"] as const;
 
-/** The holder of a lock, as the key has it: `token|holder`. */
+/** The holder of a lock, as stored in the key: `token|holder`. */
 export interface Owner {
   readonly token: string;
   readonly holder: string;

@@ -1,12 +1,15 @@
 import { crc32 } from "node:zlib";
 
-/** The CRC-32 of blocks for which it was already computed. */
+/** The CRC-32 of blocks for which it is already known. */
 const known = new WeakMap<Uint8Array, number>();
 
-/** Records the CRC-32 of `bytes`, which must not change afterwards. */
+/** Records the CRC-32 of `bytes`. They must not change afterwards. */
 export const noteCrc = (bytes: Uint8Array, crc: number): void => void known.set(bytes, crc);
 
-/** CRC-32 of data with the CRC `before` followed by `bytes`. For no bytes Node's own function returns 0, whatever came before. */
+/**
+ * The CRC-32 of data with the CRC `before`, followed by `bytes`. If there are no bytes, Node's own function returns 0, whatever came
+ * before.
+ */
 export const crcOf = (bytes: Uint8Array, before: number): number => {
   if (bytes.length === 0) return before;
   const own = known.get(bytes);

@@ -20,26 +20,26 @@ export interface LocalFile {
   readonly id: string;
   readonly size: number;
   readonly mtimeMs: number;
-  /** Size, time of the last change and of its creation: a file with another stamp is read again. */
+  /** Size, time of the last change and time of creation. A file with another stamp is read again. */
   readonly stamp: string;
 }
 
-/** The default size of a chunk: a plain chunk needs no copying. Small files are read at once. */
+/** The default size of a chunk, so that a plain chunk needs no copying. A small file is read in one step. */
 const firstReadBytes = 131_060;
-/** Four chunks: reading each alone takes as long as computing its checksums. */
+/** Four chunks: reading each separately takes as long as computing its checksums. */
 const readBytes = 4 * firstReadBytes;
-/** How many of the first text bytes distinguish a file from another one in the same inode. */
+/** The number of first text bytes that distinguish a file from another one in the same inode. */
 const prefixBytes = 1_024;
 
-/** So many first bytes show in which way a content is compressed. */
+/** The number of first bytes that show how a content is compressed. */
 export const magicBytes = 8;
-/** Each read begins with so many bytes of the one before. */
+/** Each read repeats this many bytes of the previous read. */
 const overlapBytes = 256;
 const noBytes: Buffer = Buffer.alloc(0);
 const lineFeed = 10;
 const collator = new Intl.Collator("en", { numeric: true });
 
-/** `test()` of a global expression would begin where the match in the previous name ended. */
+/** `test()` of a global expression would start where the match in the previous name ended. */
 export const matches = (expression: RegExp, name: string): boolean => name.search(expression) >= 0;
 
 export const isMissing = (error: unknown): boolean =>
@@ -55,7 +55,7 @@ const factsOf = ({ dev, ino, size, mtimeNs, birthtimeNs }: BigIntStats): Omit<Lo
   return { id, size: Number(size), mtimeMs: Number(mtimeNs) / 1e6, stamp };
 };
 
-/** When the inode of a stamp was made: a later one of the same number is another file. */
+/** The creation time of a stamp's inode. A later inode with the same number is another file. */
 export const bornOf = (stamp: string): string | undefined => stamp.split(/[- ]/)[2];
 
 /** The facts of one path. */
@@ -65,17 +65,17 @@ export const localFile = async (path: string, name: string): Promise<LocalFile> 
   ...factsOf(await stat(path, { bigint: true })),
 });
 
-/** A link of a directory that was left out, since it leads out of it. */
+/** A link in a directory that was left out, because it leads out of the directory. */
 export interface SkippedLink {
-  /** Its name. */
+  /** The link's name. */
   readonly file: string;
-  /** The file that it leads to, without links. */
+  /** The file that the link leads to, without links. */
   readonly target: string;
 }
 
 /**
- * The regular files of a directory whose names match, in order. Files that vanish meanwhile are left out; with `onSkipped` also links to files
- * outside the directory, which it is called with.
+ * The regular files of a directory whose names match, in order. Files that vanish meanwhile are left out. With `onSkipped`, links to files
+ * outside the directory are left out as well, and passed to it.
  */
 export const listFiles = async (
   directory: string,
@@ -116,7 +116,7 @@ const compareBy = (order: FileOrder): ((one: LocalFile, other: LocalFile) => num
   return order;
 };
 
-/** The first bytes of compressed formats that cannot be read here. */
+/** The first bytes of compressed formats that kit cannot read. */
 const containers: Readonly<Record<string, string>> = {
   "28b52ffd": "zstd",
   fd377a585a00: "xz",
@@ -130,15 +130,18 @@ const containers: Readonly<Record<string, string>> = {
   "526172211a07": "rar",
 };
 
-/** How the text of a file begins now. */
+/** How the text of a file starts now. */
 export interface Identity {
-  /** The longest of the beginnings. A record that ends like this says nothing about text that is counted. */
+  /** The longest of the beginnings. A record that ends like this has no information about counted text. */
   readonly prefix: string;
-  /** Length and hash of the first KiB, or of its whole lines if it has less, and of each number of lines; the longest first. */
+  /**
+   * Length and hash of each beginning, the longest first: the first KiB (or the whole lines if the file has less), and each number of
+   * lines.
+   */
   readonly beginnings: readonly string[];
-  /** Whether it is the text that the record describes, and has all that is counted of it. */
+  /** Whether it is the text that the record describes, including all its counted text. */
   readonly isSame: boolean;
-  /** Whether it begins in another way than the record says. */
+  /** Whether it starts differently from the record. */
   readonly isReplaced: boolean;
 }
 
@@ -146,9 +149,9 @@ export interface Identity {
 export class OpenFile {
   readonly #handle: FileHandle;
   readonly #name: string;
-  /** The bytes from this one on are left: they were written after the file was identified. */
+  /** The first byte that is not read: from here, the bytes were written after the file was identified. */
   readonly #limit: number;
-  /** The first text bytes, when the file was identified. */
+  /** The first text bytes at the time of identification. */
   #beginning: Buffer = noBytes;
   /** The last bytes that were read, and where they end. */
   #last: Buffer = noBytes;
@@ -156,7 +159,7 @@ export class OpenFile {
   /** Its size and stamp when it was opened. */
   readonly was: Pick<LocalFile, "size" | "stamp">;
   readonly isGzip: boolean;
-  /** The name of a container that is not read; undefined if the content is plain or gzip. */
+  /** The name of a container that kit cannot read. Undefined if the content is plain or gzip. */
   readonly container: string | undefined;
 
   private constructor(
@@ -179,7 +182,10 @@ export class OpenFile {
     this.container = known === "425a68" && !/^\d{2}314159/.test(magic.slice(6)) ? undefined : containers[known ?? ""];
   }
 
-  /** Resolves with undefined if the file is gone, or if another one has its name. With `isLimited` a plain file is read as far as it is now. */
+  /**
+   * Resolves with undefined if the file no longer exists, or if another one has its name. With `isLimited`, a plain file is read only up to
+   * its current end.
+   */
   static async open(file: LocalFile, isLimited = false): Promise<OpenFile | undefined> {
     const handle = await open(file.path).catch(unlessMissing);
     if (!handle) return undefined;
@@ -203,8 +209,8 @@ export class OpenFile {
   }
 
   /**
-   * The bytes from `from` to the current end of the file. Each read begins with the last bytes of the one before: while they are the same, the text
-   * was not replaced.
+   * The bytes from `from` to the current end of the file. Each read repeats the last bytes of the previous read: while they are the same,
+   * the text was not replaced.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the text was replaced.
    */
@@ -232,9 +238,9 @@ export class OpenFile {
   }
 
   /**
-   * The text: of gzip content after inflating.
+   * The text. Gzip content is inflated.
    *
-   * @throws {BadDataError} its content is compressed in another way.
+   * @throws {BadDataError} the content is compressed in another way.
    */
   text(): AsyncIterable<Buffer> {
     if (this.container !== undefined)
@@ -246,10 +252,10 @@ export class OpenFile {
   }
 
   /**
-   * Computes how the text begins, and whether it is the one that a record describes: its beginning, and the last bytes that are counted. A record of
-   * which nothing is counted describes no text.
+   * Computes how the text starts, and whether a record describes this text: its beginning, and the last counted bytes. A record without
+   * counted bytes describes no text.
    *
-   * @throws {BadDataError} its content is damaged at its beginning, or compressed in a way that is not read.
+   * @throws {BadDataError} the content is damaged at its start, or compressed in an unsupported way.
    */
   async identify(recorded: string): Promise<Identity> {
     const head = await this.#head();
@@ -263,7 +269,7 @@ export class OpenFile {
     return { prefix: `${beginnings[0]!}-`, beginnings, isSame, isReplaced };
   }
 
-  /** Whether it has `stored` bytes, and the last of them are those of the record. */
+  /** Whether the file has `stored` bytes, and the last of them match the record. */
   async #endsLike(stored: number, tailBytes: number, tailCrc: number): Promise<boolean> {
     if (this.was.size < stored) return false;
     const { buffer, bytesRead } = await this.#handle.read(Buffer.alloc(tailBytes), 0, tailBytes, stored - tailBytes);
@@ -272,7 +278,7 @@ export class OpenFile {
     return true;
   }
 
-  /** The record of a file that is counted as far as a position: what `identify` compares. */
+  /** The record of a file that is counted up to a position, for `identify` to compare. */
   recordOf({ offset, stored }: Pick<Position, "offset" | "stored">, tail: Buffer = noBytes): string {
     const [beginning = ""] = beginningsOf(this.#beginning.subarray(0, offset));
     const last = this.isGzip ? noBytes : tail.subarray(Math.max(0, tail.length - prefixBytes));
@@ -297,11 +303,11 @@ export class OpenFile {
   }
 }
 
-/** Length and hash of the first bytes of a file. */
+/** Length and hash of a file's first bytes. */
 const prefixOf = (head: Buffer): string =>
   `${String(head.length)}-${createHash("sha256").update(head).digest("hex").slice(0, 24)}`;
 
-/** The prefixes of a head, the longest first: all of it, or its whole lines if the file may have less, and each number of lines. */
+/** The prefixes of a head, the longest first: all of it (or its whole lines if the file may have less), and each number of lines. */
 const beginningsOf = (head: Buffer): string[] => {
   const ends = head.length === prefixBytes ? [prefixBytes] : [];
   for (let end = Math.min(head.length, prefixBytes - 1); end > 0; end--) if (head[end - 1] === lineFeed) ends.push(end);
@@ -309,13 +315,16 @@ const beginningsOf = (head: Buffer): string[] => {
   return ends.map((end) => prefixOf(head.subarray(0, end)));
 };
 
-/** A content that was counted or shipped as far as `offset`: text bytes, and their CRC-32. */
+/** A content that was counted or shipped up to `offset`, in text bytes, and its CRC-32. */
 export interface Known {
   readonly offset: number;
   readonly crc: number;
 }
 
-/** The CRC-32 of the beginnings of a text, at those of these lengths that it reaches; and its length, if it is shorter than the longest. */
+/**
+ * The CRC-32 of a text's beginnings of these lengths, as far as the text reaches. `end` is the text's length if it is shorter than the
+ * longest.
+ */
 const crcsOf = async (
   text: AsyncIterable<Buffer>,
   lengths: readonly number[],
@@ -339,14 +348,14 @@ const crcsOf = async (
   return { crcs: crcs.set(at, crc), end: at };
 };
 
-/** A known content, and another file that is there and had it last. */
+/** A known content, and another existing file that had it last. */
 interface Candidate extends Known {
   readonly other: LocalFile | undefined;
 }
 
 /**
- * Finds the longest of some contents that a text begins with, and that no other file has; and whether the text has more. `held` is the longest that
- * another file has. A file and its compressed form, as `gzip` names it, have one content.
+ * Finds the longest of some contents that the text starts with and that no other file has, and whether the text has more. `held` is the
+ * file with the longest content that another file has. A file and its compressed form, as `gzip` names it, have one content.
  */
 export const twinOf = async <T extends Candidate>(
   file: LocalFile,
@@ -373,13 +382,13 @@ export const twinOf = async <T extends Candidate>(
   return { hasMore: false, ...(held && { held }), crcs, end };
 };
 
-/** Whether one of two files is named as the compressed form of the other: `gzip` has not removed it yet, or keeps it. */
+/** Whether one of two files is named as the compressed form of the other: `gzip` has not removed the other yet, or keeps it. */
 export const isPair = ({ name }: LocalFile, { name: other }: LocalFile): boolean =>
   `${name}.gz` === other || `${other}.gz` === name;
 
 /**
- * A longer content of the same first KiB that no file has any more: a text that ends at `end` may be an earlier state of it. No checksum
- * distinguishes that from a new text that begins in the same way.
+ * A longer content with the same first KiB that no file has any more. A text that ends at `end` may be an earlier state of it. No checksum
+ * distinguishes that from a new text with the same beginning.
  */
 export const longerOf = <T extends Candidate & { readonly isLike: boolean }>(
   known: readonly T[],
@@ -389,7 +398,7 @@ export const longerOf = <T extends Candidate & { readonly isLike: boolean }>(
     ? known.find(({ offset, other, isLike }) => isLike && offset > end && !other)
     : undefined;
 
-/** Whether a file is there, and begins with a content. */
+/** Whether a file exists, and starts with a content. */
 export const hasContent = async (file: LocalFile, { offset, crc }: Known, signal: AbortSignal): Promise<boolean> => {
   const opened = await OpenFile.open(file);
   try {

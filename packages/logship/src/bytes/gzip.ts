@@ -17,16 +17,16 @@ export interface GzipOptions {
 /** Called at each start of a member, with the stored bytes and the text bytes before it. */
 export type OnMember = (stored: number, text: number) => void;
 
-/** Inflated output arrives in pieces of this size; never more is held, however well the content was compressed. */
+/** The size of inflated pieces. Never more is held in memory, however well the content was compressed. */
 const outputBytes = 131_072;
 const [id1, id2, deflate] = [0x1f, 0x8b, 8];
 const [hasCrc, hasExtra, hasName, hasComment] = [2, 4, 8, 16];
 
-/** Takes blocks apart byte by byte, across their ends. */
+/** Reads blocks byte by byte, across block boundaries. */
 class Bytes {
   readonly #blocks: AsyncIterator<Uint8Array>;
   #block: Buffer = Buffer.alloc(0);
-  /** Bytes that were taken. */
+  /** The number of bytes that were taken. */
   offset = 0;
 
   constructor(blocks: AsyncIterable<Uint8Array>) {
@@ -48,7 +48,7 @@ class Bytes {
     this.offset += count;
   }
 
-  /** The next `count` bytes, taken; undefined if the content ends before. */
+  /** Takes the next `count` bytes. Undefined if the content ends before. */
   async exactly(count: number): Promise<Buffer | undefined> {
     const first = await this.some();
     if (first && first.length >= count) {
@@ -73,14 +73,14 @@ class Bytes {
 }
 
 /**
- * Reads gzip content of one member or many, and yields the text, in blocks of at most 128 KiB. It reads no further ahead than one block of
- * output, so highly compressed content costs no memory.
+ * Reads gzip content of one or more members, and yields the text in blocks of at most 128 KiB. It reads at most one block of output ahead,
+ * so highly compressed content costs no memory.
  *
- * Each member's CRC-32 and length are checked. Zero bytes behind the last member are padding; anything else there is an error.
- * Content without a single byte is empty text.
+ * It checks the CRC-32 and length of each member. Zero bytes after the last member are padding; anything else there is an error. Content
+ * without a single byte is empty text.
  *
- * @throws {BadDataError} the content is damaged, or ends within a member. The text before the damage has been yielded: of a member whose
- * CRC is wrong, all of it.
+ * @throws {BadDataError} the content is damaged, or ends within a member. The text before the damage has been yielded: all of a member's
+ * text if its CRC is wrong.
  *
  * @example
  * for await (const block of readGzip(createReadStream("access.log.gz"))) size += block.length;
@@ -124,7 +124,7 @@ export async function* inflateMembers(
   }
 }
 
-/** Whether only zeros are left; reads them all. */
+/** Whether only zeros are left. Reads them all. */
 const isPadding = async (bytes: Bytes, bad: (reason: string) => BadDataError): Promise<boolean> => {
   let block = await bytes.some();
   if (block?.[0] !== 0) return false;

@@ -6,20 +6,20 @@ import { LineError } from "../errors.js";
 /** How lines are cut out of bytes. */
 export interface LineOptions {
   /**
-   * The longest line, in bytes without its line feed; `onLongLine` decides about longer ones. Bounds the memory of a reader.
+   * The longest line, in bytes without its line feed. It limits the memory of a reader. `onLongLine` controls longer lines.
    *
    * @default 1048576
    */
   readonly maxLineBytes?: number | undefined;
   /**
-   * The handling of a longer line: `error` rejects; `split` delivers it in pieces of at most `maxLineBytes`, cut between characters; `truncate`
-   * delivers its beginning; `skip` drops it.
+   * What to do with a longer line. `error` rejects. `split` delivers it in pieces of at most `maxLineBytes`, cut between characters.
+   * `truncate` delivers its start. `skip` drops it.
    *
    * @default "error"
    */
   readonly onLongLine?: "error" | "split" | "truncate" | "skip" | undefined;
   /**
-   * The handling of a line that is not UTF-8: `replace` puts U+FFFD for each bad sequence; `error` rejects; `skip` drops it.
+   * What to do with a line that is not UTF-8. `replace` puts U+FFFD for each bad sequence. `error` rejects. `skip` drops the line.
    *
    * @default "replace"
    */
@@ -37,7 +37,7 @@ export type ResolvedLines = Resolved<typeof lineRules>;
 const [lineFeed, carriageReturn] = [10, 13];
 const noBytes: Buffer = Buffer.alloc(0);
 const zeros: Buffer = Buffer.alloc(65_536);
-/** A string of twice this size takes three times as long for each character, since V8 keeps it in another heap. */
+/** V8 keeps a string of twice this size in another heap, which costs three times as much per character. */
 const pieceBytes = 65_536;
 
 /** Some lines of a file, in order. */
@@ -48,20 +48,17 @@ export class LineBatch {
   readonly offset: number;
   /** Text bytes up to and including the end of the last line. */
   readonly endOffset: number;
-  /**
-   * The lines as the original bytes, with line ends. The part of a line that `truncate` or `skip` drops is missing if the line is longer than a
-   * block.
-   */
+  /** The lines as original bytes, with line ends. If a line is longer than a block, the part that `truncate` or `skip` drops is missing. */
   readonly bytes: Buffer;
-  /** Zero bytes that were dropped: those at the beginning of a line are padding. */
+  /** The number of zero bytes that were dropped. Zero bytes at the start of a line are padding. */
   readonly padding: number;
   readonly #ends: readonly number[] | undefined;
   readonly #crcBefore: () => number;
   readonly #crcAfter: () => number;
 
   /**
-   * `crcs` compute the CRC-32 of the text before the first line and behind the last. `ends`: where each line ends in `bytes`, unless each of them
-   * ends with a line feed there. `length`: the number of bytes that were read, if `bytes` are not all of them.
+   * `crcs` compute the CRC-32 of the text before the first line and after the last. `ends` lists where each line ends in `bytes`, unless
+   * each of them ends with a line feed there. `length` is the number of bytes that were read, if `bytes` are not all of them.
    */
   constructor(
     lines: readonly string[],
@@ -81,7 +78,7 @@ export class LineBatch {
     [this.#crcBefore, this.#crcAfter] = crcs;
   }
 
-  /** Text bytes up to and including the end of line number `count`; for 0 those before the first one. */
+  /** Text bytes up to and including the end of line number `count`. For 0, the text bytes before the first line. */
   endOf(count: number): number {
     if (count >= this.lines.length) return this.endOffset;
     if (count === 0) return this.offset;
@@ -99,12 +96,13 @@ export class LineBatch {
 }
 
 /**
- * Cuts blocks of bytes into lines at LF. A CR before the LF is dropped, and so are zero bytes at the beginning of a line, and a byte order mark at the
- * beginning of the text. Text behind the last LF is a last line, if it is not empty. Blocks may cut characters and line ends anywhere. Each byte is
+ * Cuts blocks of bytes into lines at LF. It drops a CR before the LF, zero bytes at the start of a line, and a byte order mark at the start
+ * of the text. Text after the last LF is a last line, if it is not empty. Blocks may cut characters and line ends anywhere. Each byte is
  * read once, however long lines are.
  *
- * @throws {LineError} a line is too long or not UTF-8, and the policy is `error`; or the text is UTF-16. The lines before it have been delivered.
- * @throws {TypeError | RangeError} an option is not what it should be.
+ * @throws {LineError} a line is too long or not UTF-8, and the policy is `error`; or the text is UTF-16. The lines before it have been
+ * delivered.
+ * @throws {TypeError | RangeError} an option is invalid.
  *
  * @example
  * for await (const { lines } of readLines(createReadStream("access.log"))) count += lines.length;
@@ -118,27 +116,27 @@ export async function* readLines(
   yield* cutter.end("all");
 }
 
-/** How much of a text is taken behind its last line feed: nothing; a last line, but not the zero bytes at the end; or all. */
+/** How much text to use after the last line feed: nothing; a last line without the zero bytes at the end; or all. */
 export type Rest = "none" | "line" | "all";
 
 /** Cuts lines, and keeps the state between two blocks. */
 export class LineCutter {
   readonly #resolved: ResolvedLines;
-  /** Text bytes before `#carry`, and a function that computes their CRC-32: few positions are needed. */
+  /** Text bytes before `#carry`, and a function that computes their CRC-32, because few positions are needed. */
   #offset: number;
   #crc: () => number;
   /** CRC-32 of all blocks; undefined if it is not needed. */
   #crcOfAll: number | undefined;
-  /** The beginning of a line whose end has not arrived. */
+  /** The start of a line whose end has not arrived. */
   #carry: Buffer[] = [];
   #carried = 0;
-  /** Bytes dropped so far of a line that is too long for `truncate` or `skip`; -1 if none are. */
+  /** Bytes dropped so far from a line that is too long, for `truncate` or `skip`; -1 if there is no such line. */
   #dropped = -1;
   #droppedCrc = 0;
-  /** Zero bytes at the beginning of a line, as long as nothing else of the line has arrived. */
+  /** Zero bytes at the start of a line, while nothing else of the line has arrived. */
   #padding = 0;
 
-  /** `crc` is that of the text before `offset`; without it batches have no CRC. */
+  /** `crc` is the CRC-32 of the text before `offset`. Without it, batches have no CRC. */
   constructor(resolved: ResolvedLines, offset: number, crc?: number) {
     this.#resolved = resolved;
     this.#offset = offset;
@@ -160,8 +158,8 @@ export class LineCutter {
   }
 
   /**
-   * The rest of the text is the last line, without a line feed. Zero bytes at the end belong to it only if nothing can be written there any more: with
-   * `line` they are left, since they may be space that is reserved for later lines.
+   * Takes the rest of the text as the last line, without a line feed. Zero bytes at the end belong to it only if nothing more can be
+   * written there. With `line` they are left, because they may be space that is reserved for later lines.
    */
   *end(rest: Exclude<Rest, "none">): Generator<LineBatch, void, undefined> {
     if (rest === "all") yield* this.#endPadding();
@@ -178,7 +176,7 @@ export class LineCutter {
     if (this.#carried > 0 || this.#dropped > 0) yield* this.#deliver(noBytes, this.#crcOfAll ?? 0);
   }
 
-  /** The zero bytes are behind the text so far. */
+  /** The zero bytes follow the text so far. */
   *#endPadding(): Generator<LineBatch, void, undefined> {
     const count = this.#padding;
     if (count === 0) return;
@@ -230,7 +228,7 @@ export class LineCutter {
     return bytes;
   }
 
-  /** `body` ends with a line feed, or is empty at the end of the text; `before` is the CRC-32 of all blocks before it. */
+  /** `body` ends with a line feed, or is empty at the end of the text. `before` is the CRC-32 of all blocks before it. */
   *#deliver(body: Buffer, before: number): Generator<LineBatch, void, undefined> {
     if (this.#dropped >= 0) {
       const first = body.indexOf(lineFeed) + 1;
@@ -255,7 +253,7 @@ export class LineCutter {
     else yield* this.#slow(bytes, lineEnds(bytes));
   }
 
-  /** All lines are delivered unchanged, some at a time. The block begins behind the first `carried` bytes. */
+  /** Delivers all lines unchanged, some at a time. The block starts after the first `carried` bytes. */
   *#fast(bytes: Buffer, carried: number, before: number): Generator<LineBatch, void, undefined> {
     for (let [from, end] = [0, 0]; from < bytes.length; from = end) {
       end = pieceEnd(bytes, from);
@@ -280,7 +278,7 @@ export class LineCutter {
     return lines;
   }
 
-  /** Lines that end at `ends` in `bytes`; each is checked by itself. */
+  /** Delivers the lines that end at `ends` in `bytes`. Each line is checked separately. */
   *#slow(bytes: Buffer, ends: readonly number[]): Generator<LineBatch, void, undefined> {
     const lines: string[] = [];
     const delivered: number[] = [];
@@ -335,7 +333,7 @@ export class LineCutter {
     return undefined;
   }
 
-  /** The end of a line whose middle was dropped. */
+  /** Delivers the end of a line whose middle was dropped. */
   *#endDropped(rest: Buffer): Generator<LineBatch, void, undefined> {
     const kept = this.#takeCarry();
     const length = kept.length + this.#dropped + rest.length;
@@ -347,7 +345,7 @@ export class LineCutter {
     yield this.#batch(lines, kept, crc, [], length);
   }
 
-  /** Makes the next batch; the text so far then ends with it. */
+  /** Creates the next batch. The text so far then ends with it. */
   #batch(
     lines: readonly string[],
     bytes: Buffer,
@@ -377,7 +375,10 @@ const always =
   () =>
     crc;
 
-/** The end of a piece of whole lines from `from` on: one line, or as many as make a string that V8 does not treat as a large object. */
+/**
+ * The end of a piece of whole lines that starts at `from`: one line, or all lines that fit into a string that V8 does not treat as a large
+ * object.
+ */
 const pieceEnd = (bytes: Buffer, from: number): number => {
   if (bytes.length - from <= pieceBytes) return bytes.length;
   const feed = bytes.lastIndexOf(lineFeed, from + pieceBytes - 1);
@@ -385,7 +386,7 @@ const pieceEnd = (bytes: Buffer, from: number): number => {
   return end < 0 ? bytes.length : end + 1;
 };
 
-/** The end of the longest piece from `from` on that has at most `most` bytes and cuts no character. */
+/** The end of the longest piece that starts at `from`, has at most `most` bytes and cuts no character. */
 const cutBetweenCharacters = (bytes: Buffer, from: number, most: number): number => {
   const end = Math.min(from + most, bytes.length);
   if (end === bytes.length) return end;
@@ -400,7 +401,7 @@ const leadingZeros = (bytes: Buffer): number => {
   return count;
 };
 
-/** The end of the bytes without the zeros behind them. */
+/** The end of the bytes without trailing zeros. */
 export const textEnd = (bytes: Buffer): number => {
   let end = bytes.length;
   while (end > 0 && bytes[end - 1] === 0) end--;

@@ -5,9 +5,9 @@ import { type LineBatch, LineCutter, type ResolvedLines, type Rest } from "./lin
 
 /** A place in a file at which reading continues. */
 export interface Position {
-  /** Text bytes before it; for gzip content they are counted after inflating. */
+  /** Text bytes before it. For gzip content they are counted after inflating. */
   readonly offset: number;
-  /** Reading begins again at this stored byte … */
+  /** Reading restarts at this stored byte … */
   readonly stored: number;
   /** … and drops this many text bytes. */
   readonly skip: number;
@@ -15,9 +15,9 @@ export interface Position {
   readonly crc: number;
 }
 
-/** A position that lines were read up to. */
+/** A position up to which lines were read. */
 export interface Reached extends Position {
-  /** The last text bytes before it, as they were read: at most those of one batch. */
+  /** The last text bytes before it, as read: at most the bytes of one batch. */
   readonly tail: Buffer;
 }
 
@@ -31,15 +31,15 @@ export const formatPosition = ({ offset, stored, skip, crc }: Position): string 
 const count = integer(0);
 const positionRules = { offset: count, stored: count, skip: count, crc: integer(0, 0xff_ff_ff_ff) };
 
-/** @throws {KitError} `KIT_LAYOUT`: it is no position. */
+/** @throws {KitError} `KIT_LAYOUT`: the text is not a position. */
 export const parsePosition = (text: string): Position => {
   const [offset = 0, at = 0, skip = 0, crc = 0] = text.split(":").map(Number);
   return stored("a position", { offset, stored: at, skip, crc }, positionRules);
 };
 
 /**
- * Finds for each text offset where reading can begin: at the last recorded place before it. In plain content every byte is such a place, in gzip
- * content each start of a member.
+ * Finds where reading can restart for each text offset: at the last recorded place before it. In plain content every byte is such a place.
+ * In gzip content it is each start of a member.
  */
 export class Restarts {
   readonly #isPlain: boolean;
@@ -62,20 +62,20 @@ export class Restarts {
   }
 }
 
-/** Text from a position on, and the places where reading can begin again. */
+/** Text after a position, and the places where reading can restart. */
 export interface Text {
   readonly blocks: AsyncIterable<Buffer>;
   readonly restarts: Restarts;
 }
 
-/** Lines from a position on. */
+/** Lines after a position. */
 export interface Reading {
   readonly batches: AsyncGenerator<LineBatch, void, undefined>;
-  /** The position behind line number `count` of a batch. Batches and counts must ascend. */
+  /** The position after line number `count` of a batch. Batches and counts must ascend. */
   positionOf(batch: LineBatch, count: number): Reached;
 }
 
-/** The text of gzip content from a position on. `read` gives stored bytes from an offset on. */
+/** The text of gzip content after a position. `read` returns the stored bytes after an offset. */
 export const inflatedText = (
   read: (stored: number) => AsyncIterable<Uint8Array>,
   { offset, stored, skip }: Position,
@@ -86,7 +86,7 @@ export const inflatedText = (
   return { restarts, blocks: without(inflateMembers(read(stored), { file, offset: stored }, memberAt), skip) };
 };
 
-/** The text of a local file from a position on. */
+/** The text of a local file after a position. */
 export const fileText = (file: OpenFile, position: Position, name: string): Text =>
   file.isGzip
     ? inflatedText((stored) => file.read(stored), position, name)
@@ -101,7 +101,7 @@ async function* without(blocks: AsyncIterable<Buffer>, skip: number): AsyncGener
   }
 }
 
-/** Cuts a text into lines. `rest` decides about what is behind the last line feed; what is not taken is left for a later run. */
+/** Cuts a text into lines. `rest` controls the text after the last line feed. Text that is not used is left for a later run. */
 export const readingOf = (
   { blocks, restarts }: Text,
   position: Position,

@@ -6,14 +6,14 @@ import { runRules } from "../options.js";
 import { shared, inParallel } from "../signals.js";
 import { bytesText, progressText } from "./progress.js";
 
-/** The shortest time in ms between two lines of progress, where it is not drawn on a terminal. */
+/** The minimum time in ms between two lines of progress, if it is not drawn on a terminal. */
 const everyMs = 1_000;
 const lineFeed = 10;
 
-/** Shows progress: in place on a terminal, otherwise as lines, at most one a second. */
+/** Shows progress: in place on a terminal, otherwise as lines, at most one per second. */
 const progressNotifier = ({ output, isSet }: CommandCall, writesLines: boolean) => {
   let toldAt = -Infinity;
-  /** For each file the bytes that were done at its first event: an earlier run may have done those. */
+  /** For each file, the bytes that were done at its first event. An earlier run may have done them. */
   const begun = new Map<string, { readonly at: number; readonly bytes: number }>();
   return (name: string, doneBytes: number, totalBytes: number | undefined): void => {
     if (isSet("quiet")) return;
@@ -93,7 +93,7 @@ export const shipCommand: CliCommand = {
   },
 };
 
-/** Undefined if there is no channel of that name. */
+/** Undefined if there is no channel with that name. */
 const consumersOf = async ({ redis, prefix }: InspectCall, channel: string): Promise<string[] | undefined> => {
   const shipper = createShipper(redis, channel, { prefix, isolate: false });
   try {
@@ -149,7 +149,7 @@ export const receiveCommand: CliCommand = {
       if (writing === 0) stop.abort(signal.reason);
     };
     const stopListening = onAbort(signal, endIfIdle);
-    /** After a signal nothing more is written, and a write under way is committed first. */
+    /** After a signal nothing more is written. A write in flight is committed first. */
     const endIfAborted = async (): Promise<void> => {
       if (signal.aborted) await inTime(new Promise(() => undefined), { signal: stop.signal });
     };

@@ -7,7 +7,7 @@ import { bytesText } from "./progress.js";
 /** Printed by `kit inspect logship NAME --json`. A name may belong to a job, a channel, or both. */
 interface LogshipReport {
   readonly name: string;
-  /** null if there is no such channel. */
+  /** Null if there is no such channel. */
   readonly channel: ChannelStatus | null;
   /** The files of the job; null if there is no such job. */
   readonly job: readonly JobFile[] | null;

@@ -1,6 +1,6 @@
 import { secondsText } from "@kit/core/toolkit";
 
-/** A number of bytes for people. */
+/** Formats a number of bytes for people. */
 export const bytesText = (bytes: number): string => {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   const power = bytes < 1_024 ? 0 : Math.min(units.length - 1, Math.floor(Math.log2(bytes) / 10));
@@ -9,7 +9,7 @@ export const bytesText = (bytes: number): string => {
 
 const barWidth = 20;
 
-/** One line of progress: a bar and the time left if the total is known, and the rate in bytes per second once that is known. */
+/** One line of progress: a bar and the time left if the total is known, and the rate in bytes per second when it is known. */
 export const progressText = (
   name: string,
   doneBytes: number,

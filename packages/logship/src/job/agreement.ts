@@ -14,33 +14,33 @@ import type { Listed } from "./commands.js";
 
 type Refused = Extract<scripts.Claim, { state: "refused" }>;
 
-/** Two files with one text are two once both have stayed so long: a copy of `copytruncate` is alone before. */
+/** Two files with the same text are two files if both have stayed for this long. A copy made by `copytruncate` is alone before. */
 const settleMs = 1_000;
-/** After this time a file is compared again with another one that is being processed. */
+/** After this time a file is compared again with a file that is being processed. */
 export const retryMs = 100;
 
-/** A file as it is now: one that changes is another. */
+/** A file in its current state. A changed file has another key. */
 export const keyOf = ({ id, stamp }: LocalFile): string => `${id} ${stamp}`;
 
-/** What a file is compared by. */
+/** What a file is compared with. */
 export interface Comparison {
-  /** Whether the file has the text of its own record. */
+  /** Whether the file has the text of its record. */
   readonly isSame: boolean;
   readonly files: readonly Listed[];
   /** Files that this run leaves out. */
   readonly skipped: ReadonlySet<string>;
-  /** When each file that begins like another one that is there was first seen so. */
+  /** When each file that resembles another existing file was first seen in that state. */
   readonly alike: Map<string, number>;
   readonly facts: (fields: readonly string[], signal: AbortSignal) => Promise<(string | null)[]>;
   readonly signal: AbortSignal;
 }
 
-/** The content that a file has, and the same position in this file; both empty if it has none of those that are known. */
+/** The content of a file, and the same position in this file. Both are empty if the file has no known content. */
 export interface Agreement {
   readonly content: string;
   readonly position: string;
   readonly from: string;
-  /** The name of the file with the same text: this one is a second one, or the other one is gone. */
+  /** The name of a file with the same text. `copy`: this file is a second one; `moved`: the other file no longer exists. */
   readonly copy?: string | undefined;
   readonly moved?: string | undefined;
 }
@@ -48,8 +48,8 @@ export interface Agreement {
 const none = { content: "", position: "", from: "" };
 
 /**
- * Finds the content of a file among those that begin like it: the longest one whose counted text the file begins with. Otherwise the one that begins
- * with the whole file, if a file that is there has it. Refused while that cannot be known.
+ * Finds the content of a file among the contents with the same beginning: the longest whose counted text is the start of the file.
+ * Otherwise the content that starts with the whole file, if an existing file has it. Refused while this cannot be known.
  */
 export const agreementOf = async (
   file: LocalFile,

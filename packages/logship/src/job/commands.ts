@@ -10,11 +10,11 @@ import * as scripts from "../scripts/index.js";
 /** A worker's right to a file. */
 export type Claimed = Extract<scripts.Claim, { state: "claimed" }>;
 
-/** A file, and what the job has recorded about it. */
+/** A file, and the job's record of it. */
 export interface Listed {
   readonly file: LocalFile;
   readonly prefix: string;
-  /** The file's stamp when it was done; until then another text that begins with a size. */
+  /** The file's stamp when it was done. Before that, another text that starts with a size. */
   readonly stamp: string;
 }
 
@@ -65,7 +65,7 @@ export const jobCommands = (connection: LogConnection, resultKey: (name: string)
   return {
     facts,
 
-    /** The records of some files, in their order. */
+    /** The records of some files, in the order of the files. */
     listed: async (files: readonly LocalFile[], signal: AbortSignal): Promise<Listed[]> => {
       const listed: Listed[] = [];
       for (let from = 0; from === 0 || from < files.length; from += lookUpFiles) {
@@ -82,20 +82,23 @@ export const jobCommands = (connection: LogConnection, resultKey: (name: string)
       return listed;
     },
 
-    /** Takes a file; waits out outages. Every attempt repeats the op. */
+    /** Claims a file, and waits out outages. Every attempt repeats the op. */
     claim: async (
       args: Parameters<typeof scripts.claim.run>[2] & { readonly op: string },
       signal: AbortSignal,
     ): Promise<scripts.Claim> =>
       await connection.persist(() => connection.run(scripts.claim, args, { signal, op: args.op }), signal),
 
-    /** Stores results and position of a claimed file, and renews the claim. An abort does not end a commit that was sent: we must know whether it is stored. */
+    /**
+     * Stores results and position of a claimed file, and renews the claim. An abort does not end a commit that was sent, because we must
+     * know whether it is stored.
+     */
     commit: progress,
 
-    /** Renews the claim of a file; with a lease of 0 it ends the claim. */
+    /** Renews the claim of a file. A lease of 0 ends the claim. */
     renew: (claimed: Claimed, file: LocalFile, leaseMs: number): Promise<void> => progress(claimed, file, leaseMs, {}),
 
-    /** Applies the results of large commits that are stored, and not applied. */
+    /** Applies the results of large commits that are stored but not applied yet. */
     applyPending: (signal: AbortSignal): Promise<void> =>
       applyPending(connection, { owner: keys.job, pending: keys.pending(), resultKey }, signal),
 

@@ -14,44 +14,46 @@ import { linkedSignal, type LinkedSignal, inParallel } from "../signals.js";
 
 /** Events of a job. */
 export interface JobEvents {
-  /** A worker took a file and processes it from `offset` on. */
+  /** A worker claimed a file and processes it from text byte `offset`. */
   readonly file: [fact: { readonly file: string; readonly offset: number; readonly bytes: number }];
   /** Results and position of a file were stored. */
   readonly progress: [fact: { readonly file: string; readonly offset: number; readonly lines: number }];
-  /** A file is processed to its end. */
+  /** A file was processed to its end. */
   readonly done: [fact: { readonly file: string; readonly offset: number; readonly lines: number }];
-  /** Another worker took over the file: this one was silent for `leaseMs`, or Redis lost data. */
+  /** Another worker took over the file: this worker was silent for `leaseMs`, or Redis lost data. */
   readonly lost: [fact: { readonly file: string }];
-  /** A link leads out of the directory, to `target`, and is left out: see `dereference`. Once in each run. */
+  /** A link leads out of the directory, to `target`, and was left out: see `dereference`. Emitted once per run. */
   readonly skipped: [link: SkippedLink];
-  /** A damaged or changed file was skipped because of `onBadData`. */
+  /** A file was skipped because of `onBadData`. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /**
-   * A file was truncated and written anew, and no file of the directory has its former content. Text bytes up to `from` are counted. The file had `to`
-   * bytes when it was last looked at; those after `from`, and everything written since then, are lost.
+   * A file was truncated and rewritten, and no file of the directory has its previous content. Text bytes up to `from` are counted. The
+   * file had `to` bytes at the last check. The bytes after `from`, and everything written since that check, are lost.
    */
   readonly gap: [fact: { readonly file: string; readonly from: number; readonly to: number }];
   /**
-   * A file is equal to another one that is there, or it has the first KiB of a longer one that is gone; `of` is the name of that file. It is processed,
-   * too: if it is a copy or an earlier state, its lines count twice.
+   * A file resembles another one, and the job processes it nevertheless. It is equal to a file that still exists, or has the same first KiB
+   * as a longer file that no longer exists. `of` is the name of the other file. If it is a copy or an earlier state, its lines count twice.
    */
   readonly copy: [fact: { readonly file: string; readonly of: string }];
   /**
-   * A file has the text that another one had up to `to`, and that is gone: `of` is its name. Nothing counts again up to there. So it is when a file is
-   * replaced by itself or moved to another disk; if the two are equal only by chance, those lines are left out. A compressed file is no such event.
+   * A file has the same text, up to `to`, as a file that no longer exists. `of` is the name of the other file. Text up to `to` does not
+   * count again. This happens when a file is replaced by itself or moved to another disk. If the two are equal only by chance, those lines
+   * are left out. Not emitted for a compressed file.
    */
   readonly moved: [fact: { readonly file: string; readonly of: string; readonly to: number }];
   /**
-   * A file has the name and the first line of one that is gone, and another text; of the former one `to` text bytes are counted. It counts from its
-   * beginning: if it is the same file, edited, its lines count again. Emitted at the end of a run.
+   * A file has the name and first line of a file that no longer exists, but another text. `to` text bytes of the previous file are counted.
+   * The new file counts from its start: if it is the same file, edited, its lines count again. Emitted at the end of a run.
    */
   readonly again: [fact: { readonly file: string; readonly to: number }];
-  /** Zero bytes before a line were dropped: a file that is truncated while its writer keeps its place begins with them. */
+  /** Zero bytes before a line were dropped. A file starts with zero bytes if it is truncated while its writer keeps its place. */
   readonly padding: [fact: Padding & { readonly file: string }];
   /**
-   * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop positions and results, so that lines are lost or
-   * counted again; under a `volatile-…` policy nothing of a job, whose keys have no expiry. Emitted once for each policy. The policy is read in the
-   * background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop positions and results: then lines are lost or
+   * counted again. Under a `volatile-…` policy it drops nothing of a job, because a job's keys have no expiry. Emitted once per policy. kit
+   * reads the policy in the background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is
+   * forbidden.
    */
   readonly evictable: [fact: { readonly policy: string }];
   /** A background operation failed and is being retried. */
@@ -62,9 +64,9 @@ export interface JobEvents {
 export interface JobFile {
   readonly name: string;
   readonly isDone: boolean;
-  /** Bytes of the file when it was last taken, or done. */
+  /** Bytes of the file when a worker last claimed it, or when it was done. */
   readonly bytes: number;
-  /** Text bytes for which the results are stored. */
+  /** Text bytes whose results are stored. */
   readonly offset: number;
   readonly lines: number;
 }
@@ -77,12 +79,12 @@ interface Run {
   readonly signal: AbortSignal;
   files: number;
   lines: number;
-  /** The first error about a file: the run ends with it, after the other files. */
+  /** The first error about a file. The run rejects with it, after the other files. */
   failed: { readonly error: unknown } | undefined;
   readonly skipped: Set<string>;
-  /** When each file that begins like another one that is there was first seen so. */
+  /** When each file that resembles another existing file was first seen in that state. */
   readonly alike: Map<string, number>;
-  /** Contents that were in a file before it was truncated. */
+  /** Contents that a file had before it was truncated. */
   readonly former: { readonly file: LocalFile; readonly content: string; readonly from: number; readonly to: number }[];
   /** Contents that another file of the same name had. */
   readonly named: { readonly file: string; readonly content: string }[];
@@ -108,18 +110,18 @@ export class LogJob extends Processor<JobEvents> {
   }
 
   /**
-   * Processes every file of the directory that is not done, and resolves when all are done. Several processes may run the same job at once; each file
-   * has one worker at a time.
+   * Processes every file of the directory that is not done, and resolves when all are done. Several processes can run the same job at the
+   * same time. Each file has one worker at a time.
    *
-   * The results of a line are stored exactly once, together with the position. After a crash at any point another run continues behind the last
-   * commit. A file that has grown since it was done is processed from there. Once a run has begun, it waits out outages of Redis.
+   * The results of a line are stored exactly once, together with the position. After a crash at any point, another run continues after the
+   * last commit. If a file has grown since it was done, the job processes the rest. Once started, a run waits out outages of Redis.
    *
-   * @throws the error of the handler. Its lines count as not processed; the next run begins with them.
-   * A file that cannot be read does not stop the others: the run processes them, and then rejects with the first such error. The next run tries again.
+   * If a file cannot be read, the run processes the other files, and then rejects with the first such error. The next run tries again.
    *
-   * @throws {BadDataError | LineError | LogshipError} a file is damaged, a line is refused by policy, a file is not what it was
+   * @throws the error of the handler. Its lines count as not processed, and the next run starts with them.
+   * @throws {BadDataError | LineError | LogshipError} a file is damaged, a policy rejects a line, a file has changed
    * (`KIT_LOGSHIP_CHANGED`), or a result cannot be stored (`KIT_LOGSHIP_RESULT`).
-   * @throws {KitUnavailableError} no server within `deadlineMs` at the beginning.
+   * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`.
    * @throws `signal.reason` if `signal` aborts; {KitClosedError} if the job is closed.
    *
    * @example
@@ -157,10 +159,10 @@ export class LogJob extends Processor<JobEvents> {
   }
 
   /**
-   * Deletes the job's progress and its results. Another run begins all files anew. A process that is paused in a run of the deleted job can no longer
-   * store anything.
+   * Deletes the job's progress and its results. Another run starts all files again. A process that is paused in a run of the deleted job
+   * can no longer store anything.
    *
-   * @throws {LogshipError} `KIT_LOGSHIP_BUSY`: a worker has a file; after a crash, until its lease has ended.
+   * @throws {LogshipError} `KIT_LOGSHIP_BUSY`: a worker has a file. After a crash, this lasts until its lease has ended.
    */
   async delete(): Promise<void> {
     this.#connection.life.assertOpen();
@@ -193,7 +195,7 @@ export class LogJob extends Processor<JobEvents> {
     return { files: run.files, lines: run.lines };
   }
 
-  /** Of files that have the name of a former one: those whose former text no file has any more. */
+  /** Emits `again` for each file with the name of an earlier one, if no file has that earlier text any more. */
   async #reportAgain({ named, signal }: Run): Promise<void> {
     const listed = await this.#connection.persist(() => this.#list(signal, () => undefined), signal);
     const there = new Set(listed.map((one) => one.file.id));
@@ -231,7 +233,7 @@ export class LogJob extends Processor<JobEvents> {
     }
   }
 
-  /** The number of lines once the file is done, or the reason why it is not: refused if another worker has it. */
+  /** Resolves with the number of lines when the file is done, or with the reason why it is not. It is refused if another worker has it. */
   async #take(listed: Listed, files: readonly Listed[], run: Run): Promise<number | Refused | "lost" | "skipped"> {
     const { prefix: seen, stamp: before } = listed;
     const { id, name } = listed.file;
@@ -351,12 +353,12 @@ export class LogJob extends Processor<JobEvents> {
 }
 
 /**
- * Makes a job object: a name, a directory, and a record in Redis of the progress in each file. Objects of the same name, in any process with access
- * to the same directory, share the work.
+ * Creates a job object: a name, a directory, and a record in Redis of the progress in each file. Objects with the same name, in any process
+ * with access to the same directory, share the work.
  *
- * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed and never closed.
+ * `redis` is a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes it.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.
  *
  * @example

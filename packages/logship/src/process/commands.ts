@@ -2,7 +2,7 @@ import type { LogConnection } from "../connection.js";
 import { resultError } from "../errors.js";
 import * as scripts from "../scripts/index.js";
 
-/** Where a job, or a consumer of a channel, keeps its results. */
+/** Where a job, or a consumer of a channel, stores its results. */
 export interface ResultPlace {
   /** The key that records all keys with results. */
   readonly owner: string;
@@ -11,7 +11,7 @@ export interface ResultPlace {
   readonly resultKey: (name: string) => string;
 }
 
-/** Applies the results of large commits that are not applied: of this process, or of one that died. */
+/** Applies the results of large commits that are not applied yet, from this process or a dead one. */
 export const applyPending = async (
   connection: LogConnection,
   { owner, pending, resultKey }: ResultPlace,
@@ -31,7 +31,10 @@ export const applyPending = async (
   }
 };
 
-/** Moves sums of a result to those on their way to a sink. `ack`: the number of the sums that it has. Resolves with null when none is left. */
+/**
+ * Moves sums of a result to the sums on their way to a sink. `ack` is the number of the sums that the sink has. Resolves with null when
+ * none is left.
+ */
 export const takeSums = async (
   connection: LogConnection,
   keys: { readonly owner: string; readonly source: string; readonly sending: string },

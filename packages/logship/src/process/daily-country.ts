@@ -4,14 +4,14 @@ import type { LinesHandler } from "./runner.js";
 
 /** Looks up addresses. */
 export interface Locator {
-  /** A country, like `DE`; null or undefined if it is not known. An error ends the run. */
+  /** Returns a country, such as `DE`; null or undefined if it is unknown. An error ends the run. */
   country(address: string): string | null | undefined | Promise<string | null | undefined>;
 }
 
 /** The visit that a line describes. */
 export interface Visit {
   readonly address: string;
-  /** As `2026-03-01`. */
+  /** Format: `2026-03-01`. */
   readonly day: string;
 }
 
@@ -20,13 +20,13 @@ export interface DailyCountryOptions {
   /** Finds the country of an address. */
   readonly locator: Locator;
   /**
-   * Name of the result.
+   * The result's name.
    *
    * @default "country"
    */
   readonly result?: string | undefined;
   /**
-   * Reads a line; undefined if the line has no address and day.
+   * Reads a line. Returns undefined if the line has no address and day.
    *
    * @default the common and the combined log format: `address … [01/Mar/2026:13:55:36 +0000] "…`, the day as it is written there; also behind
    * `host:port`. A port and the brackets of the address are left out. Of a list, as in `X-Forwarded-For`, the first address counts. A line with `-` for the address, or with a day that the month does not have, cannot be read
@@ -38,17 +38,17 @@ const months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
 /** A virtual host may come first. */
 const hostsPattern = /^(\S+) (\S+) /;
 const dayPattern = /\[(\d{2})\/([A-Z][a-z]{2})\/(\d{4}):/;
-/** The request follows. A user may have a name with a day in it, but servers escape its quotes. */
+/** The request follows. A user's name may contain a day, but servers escape its quotes. */
 const dayBeforeRequest = new RegExp(`${dayPattern.source}[^[\\]]*\\] "`);
 const portPattern = /:\d+$/;
 
-/** An address without its port and brackets; undefined if it is none. */
+/** An address without its port and brackets. Undefined if it is not an address. */
 const addressOf = (text: string): string | undefined => {
   const bare = isIP(text) === 0 ? text.replace(portPattern, "").replace(/^\[(.*)\]$/, "$1") : text;
   return isIP(bare) > 0 ? bare : undefined;
 };
 
-/** The first of a list. */
+/** The first entry of a list. */
 const firstOf = (text: string): string => text.split(",", 1)[0]!;
 
 const visitOf = (line: string): Visit | undefined => {
@@ -76,10 +76,11 @@ const dailyCountryRules = {
 } satisfies RulesOf<DailyCountryOptions>;
 
 /**
- * Counts lines by day and country into the fields `<day> <country>` of one result. An address that the locator does not know is counted as `<day>
- * unknown`, a line that cannot be read as `unreadable`: the fields add up to the number of lines.
+ * Counts lines by day and country into the fields `<day> <country>` of one result. An address that the locator does not know counts as
+ * `<day> unknown`. A line that cannot be read counts as `unreadable`. So the fields add up to the number of lines.
  *
- * Sums are collected in memory until the next commit, which the `flush…` settings of the job or receiver decide; each end of a file is one, too.
+ * Sums stay in memory until the next commit. The `flush…` settings of the job or receiver control when to commit. The end of a file commits
+ * as well.
  *
  * @example
  * await receiver.run(dailyCountry({ locator: { country: (address) => places.get(address) } }));

@@ -3,7 +3,7 @@ import type { LogConnection } from "../connection.js";
 import { LogObject } from "../log-object.js";
 import { takeSums } from "./commands.js";
 
-/** One sum to be added. */
+/** One sum to add. */
 export interface CounterDelta {
   readonly name: string;
   readonly field: string;
@@ -11,17 +11,17 @@ export interface CounterDelta {
   readonly by: number;
 }
 
-/** The writer of an addition, and its number; the numbers of one writer ascend. */
+/** The writer of an addition, and its number. The numbers of one writer ascend. */
 export interface CounterOrigin {
   readonly writer: string;
   readonly seq: number;
 }
 
 /**
- * A place for counters outside of the job or channel: a database, another server, the counters of another package.
+ * A place for counters outside the job or channel: a database, another server, or another package's counters.
  *
- * `apply` adds all deltas or none. The same `seq` of a writer may arrive again, with the same deltas, and must then add nothing: it is enough to keep
- * the last `seq` of each writer in the same transaction.
+ * `apply` adds all deltas or none. The same `seq` of a writer can arrive again, with the same deltas, and must then add nothing. For this,
+ * store each writer's last `seq` in the same transaction.
  */
 export interface CounterSink {
   apply(deltas: readonly CounterDelta[], origin: CounterOrigin): Promise<void>;
@@ -29,7 +29,7 @@ export interface CounterSink {
 
 /** Settings of moving sums to a sink. */
 export interface ForwardOptions {
-  /** Ends the call: sums that the sink does not have stay in Redis. */
+  /** Ends the call. Sums that the sink does not have stay in Redis. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -41,7 +41,7 @@ export class Processor<Events extends Record<keyof Events, readonly unknown[]>> 
   readonly #owner: string;
   readonly #scope: readonly string[];
 
-  /** `owner`: the key that records all keys with results. `scope`: precedes the names of results. */
+  /** `owner` is the key that records all keys with results. `scope` precedes the names of results. */
   constructor(connection: LogConnection, owner: string, ...scope: readonly string[]) {
     super(connection);
     this.#connection = connection;
@@ -49,7 +49,7 @@ export class Processor<Events extends Record<keyof Events, readonly unknown[]>> 
     this.#scope = scope;
   }
 
-  /** The fields of the result hash `name`; sums are numbers as text. */
+  /** The fields of the result hash `name`. Sums are numbers as text. */
   async results(name: string): Promise<Map<string, string>> {
     this.#connection.life.assertOpen();
     return await this.#connection.hash(this.resultKey(name));
@@ -61,11 +61,11 @@ export class Processor<Events extends Record<keyof Events, readonly unknown[]>> 
   }
 
   /**
-   * Moves the sums of the result `name` to a sink, each exactly once even after a crash: they stay in Redis until the sink has them, and an addition
-   * whose answer was lost is repeated with the same number. Resolves with the number of fields moved, once none is left. Any process can call it at
-   * any time; `results(name)` then has the sums that were added since.
+   * Moves the sums of the result `name` to a sink, each exactly once even after a crash. Sums stay in Redis until the sink has them. If the
+   * answer to an addition is lost, it is repeated with the same number. Resolves with the number of moved fields when none is left. Any
+   * process can call it at any time. Afterwards `results(name)` has the sums that were added since.
    *
-   * @throws the error of the sink. The next call gives it the same sums again.
+   * @throws the error of the sink. The next call passes it the same sums again.
    */
   async forward(name: string, sink: CounterSink, options: ForwardOptions = {}): Promise<number> {
     const { signal: given } = resolve("options", options, forwardRules);

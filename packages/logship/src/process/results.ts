@@ -10,11 +10,11 @@ type Named = Map<string, Map<string, string | number>>;
 /** The results of a commit, as operands of its script. */
 export interface Effects {
   readonly names: readonly string[];
-  /** JSON in one operand: a commit may have more fields than a call can have operands. */
+  /** JSON in one operand, because a commit may have more fields than a call can have operands. */
   readonly results: string;
 }
 
-/** The results of a commit, perhaps in pieces: then they are stored with the position, and applied one after another. */
+/** The results of a commit, perhaps in pieces. Pieces are stored with the position, and applied one after another. */
 export interface Stored {
   readonly effects: Effects;
   readonly pieces?: readonly Effects[];
@@ -26,13 +26,13 @@ export const noEffects: Effects = { names: [], results: "[]" };
 export const mostFields = 5_000;
 
 /**
- * Results of the lines since the last commit, kept in memory and written together with the position. Sums of the same field become one
- * number, so memory and the commit depend on the number of fields and not on the number of lines.
+ * Results of the lines since the last commit. They stay in memory and are written together with the position. Sums of the same field become
+ * one number, so memory and the commit depend on the number of fields, not of lines.
  */
 export class Results {
   #kinds: Readonly<Record<Kind, Named>> = { "h+": new Map(), "h=": new Map(), s: new Map(), z: new Map() };
 
-  /** The number of different fields to be written. */
+  /** The number of different fields to write. */
   get size(): number {
     let size = 0;
     for (const kind of kinds) for (const fields of this.#kinds[kind].values()) size += fields.size;
@@ -42,18 +42,18 @@ export class Results {
   /**
    * Adds `by` to `field` of the hash `name`.
    *
-   * @throws {TypeError | RangeError} `by`, or the sum until the next commit, is no integer within ±(2^53 − 1).
+   * @throws {TypeError | RangeError} `by`, or the sum until the next commit, is not an integer within ±(2^53 − 1).
    */
   increment(name: string, field: string, by = 1): this {
     return this.#sum("h+", name, field, by);
   }
 
-  /** Adds `by` to the score of `member` of the sorted set `name`. The limits are those of `increment`. */
+  /** Adds `by` to the score of `member` of the sorted set `name`. The limits are the same as for `increment`. */
   rank(name: string, member: string, by = 1): this {
     return this.#sum("z", name, member, by);
   }
 
-  /** Sets `field` of the hash `name`; the last value before the next commit is written. */
+  /** Sets `field` of the hash `name`. The last value before the next commit is written. */
   set(name: string, field: string, value: string): this {
     this.#fieldsOf("h=", name, field).set(field, value);
     return this;
@@ -72,7 +72,7 @@ export class Results {
     return taken;
   }
 
-  /** Takes back results that were not stored, in front of those collected since. @internal */
+  /** Takes back results that were not stored, before the results collected since. @internal */
   putBack(taken: Results): void {
     const since = this.#kinds;
     this.#kinds = taken.#kinds;
@@ -88,12 +88,12 @@ export class Results {
     return this.pieces(Infinity)[0]!;
   }
 
-  /** The same, or pieces of it if there are more fields than `most`. */
+  /** Everything, or pieces of it if there are more fields than `most`. */
   stored(most: number): Stored {
     return this.size > most ? { effects: noEffects, pieces: this.pieces(mostFields) } : { effects: this.effects() };
   }
 
-  /** The same in pieces of at most `most` fields. */
+  /** Everything in pieces of at most `most` fields. */
   pieces(most: number): readonly Effects[] {
     let numbers = new Map<string, number>();
     let results: string[] = [];
@@ -133,7 +133,7 @@ export class Results {
   }
 }
 
-/** The commit that stores pieces of results to be applied later, as texts of one hash. A repeat names them in the same way. */
+/** The commit that stores pieces of results as texts of one hash, to be applied later. A repeat uses the same names. */
 export const deferred = (pieces: readonly Effects[], commit: string): string =>
   JSON.stringify(
     pieces.flatMap(({ names, results }, at) => [
@@ -144,7 +144,7 @@ export const deferred = (pieces: readonly Effects[], commit: string): string =>
     ]),
   );
 
-/** A lone surrogate, which JSON escapes and Lua's decoder rejects, is replaced, as in all text that goes to Redis. */
+/** Replaces a lone surrogate, as in all text that goes to Redis: JSON escapes it and Lua's decoder rejects it. */
 const jsonOf = (texts: readonly string[]): string => {
   const json = JSON.stringify(texts);
   return /\\ud[89a-f]/.test(json) ? JSON.stringify(texts.map((text) => Buffer.from(text).toString())) : json;

@@ -6,23 +6,23 @@ import { Watch } from "../signals.js";
 
 /** A handler's third argument. */
 export interface LinesContext {
-  /** Name of the file. */
+  /** The file's name. */
   readonly file: string;
   /** Text bytes before the first of these lines. */
   readonly offset: number;
-  /** Aborts when another process takes over the file, or when the run is to end. */
+  /** Aborts when another process takes over the file, or when the run must end. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Gets lines in order and collects `results`, which are stored together with the position. After a crash it may be called again for the same lines,
- * but only if no result of the first call was stored.
+ * Receives lines in order and collects `results`, which are stored together with the position. After a crash it may be called again for the
+ * same lines, but only if no result of the first call was stored.
  */
 export type LinesHandler = (lines: readonly string[], results: Results, context: LinesContext) => void | Promise<void>;
 
 /**
- * How often results and position are committed: at the first limit that is reached, and always at the end of a file. While a commit is under way, at
- * most four times as many further lines are handled.
+ * How often results and position are committed: at the first limit that is reached, and always at the end of a file. While a commit is in
+ * flight, the handler gets at most four times as many more lines.
  */
 export interface FlushOptions {
   /**
@@ -63,11 +63,11 @@ export interface Padding {
 /** One commit of results and position. */
 export interface CommitOperands extends Stored {
   readonly seq: number;
-  /** With a tail if lines were read before it. */
+  /** Has a tail if lines were read before it. */
   readonly position: Position & Partial<Reached>;
   readonly lines: number;
   readonly isDone: boolean;
-  /** The code of the error for which a receiver quarantines the file. */
+  /** The code of the error that made a receiver quarantine the file. */
   readonly cause?: string;
 }
 
@@ -86,21 +86,21 @@ export interface FileRun {
   readonly seq: number;
   readonly flush: ResolvedFlush;
   readonly context: Omit<LinesContext, "offset">;
-  /** Resolves when it is stored, and pieces are applied; its rejection ends the run. */
+  /** Resolves when the commit is stored, and its pieces are applied. Its rejection ends the run. */
   commit(operands: CommitOperands): Promise<void>;
   padded(padding: Padding): void;
 }
 
-/** While a commit is under way the next one may grow to this many times the size, so that handling need not wait for the reply. */
+/** While a commit is in flight, the next one may grow to this many times the size, so that the handler need not wait for the reply. */
 const mostAhead = 4;
-/** A commit of more fields is stored in pieces: one batch may add `mostFields` to those that make a commit due. */
+/** A commit with more fields is stored in pieces. One batch may add `mostFields` to the fields that make a commit due. */
 const mostAtOnce = 2 * mostFields;
-/** After this many ms without further lines the results so far are committed: a shipper may wait for the space. */
+/** After this many ms without further lines the results so far are committed, because a shipper may wait for the space. */
 const idleMs = 50;
 
 /**
- * Passes a file's lines to a handler and commits at intervals. The next lines are read and handled while a commit is under way; there is one commit
- * at a time. Resolves with the number of lines, once the end of the file is committed.
+ * Passes a file's lines to a handler and commits at intervals. The next lines are read and handled while a commit is in flight; there is
+ * one commit at a time. Resolves with the number of lines when the end of the file is committed.
  *
  * @throws the error of the handler, the reading or the commit. Nothing after the last commit has had an effect.
  */
@@ -110,7 +110,7 @@ export const runFile = async (run: FileRun, handler: LinesHandler): Promise<numb
   let { seq } = run;
   let position: CommitOperands["position"] = run.position;
   let results = new Results();
-  /** The last batch that was handled. Computing a position takes a checksum, so it is done only for a commit. */
+  /** The last batch that was handled. A position costs a checksum, so it is computed only for a commit. */
   let handled: LineBatch | undefined;
   let [lines, total, offset, offsetBefore] = [0, 0, position.offset, position.offset];
   let committing: Promise<void> | undefined;

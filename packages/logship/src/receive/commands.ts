@@ -10,10 +10,10 @@ import type { CommitOperands } from "../process/runner.js";
 import type { Committed, Joined, Look, SeenFile } from "../scripts/index.js";
 import * as scripts from "../scripts/index.js";
 
-/** The right to work as a consumer, until a newer one is given out. */
+/** The right to work as a consumer, until a newer one is granted. */
 export type Membership = Extract<Joined, { state: "joined" }>;
 
-/** The part of a commit that concerns chunks: the first one that is still needed, and the one in which the position lies. */
+/** The part of a commit about chunks: the first chunk that is still needed, and the chunk that contains the position. */
 export interface ChunkOperands {
   readonly chunk: number;
   readonly place: string;
@@ -34,7 +34,7 @@ export const consumerCommands = (
   let epoch: string | undefined;
 
   const reset = (): LogshipError => resetError(channel);
-  /** Applies the results of large commits that are stored, and not applied. */
+  /** Applies the results of large commits that are stored but not applied yet. */
   const applyResults = (signal: AbortSignal): Promise<void> =>
     applyPending(connection, { owner: keys.channel, pending: keys.pending(consumer), resultKey }, signal);
   /** After a failure the chunks stay listed, and another call unlinks them. */
@@ -47,7 +47,7 @@ export const consumerCommands = (
     free,
     fenced: (): LogshipError => fencedError(named),
 
-    /** Becomes the consumer, and completes what a process of it has left behind. Every attempt repeats the op. */
+    /** Becomes the consumer, and completes the work that one of its processes has left. Every attempt repeats the op. */
     join: async (op: string, signal: AbortSignal): Promise<Membership> => {
       const reply = await connection.run(scripts.join, { consumer, from, epoch: newToken(), op }, { signal });
       if (reply.state === "trimmed")
@@ -63,7 +63,7 @@ export const consumerCommands = (
       return reply;
     },
 
-    /** At most `most` files with an id above `after`. */
+    /** Up to `most` files with an id above `after`. */
     look: (fence: string, after: number, most: number, signal: AbortSignal): Promise<Look> =>
       connection.run(scripts.look, { consumer, fence, after, most }, { signal }),
 

@@ -17,27 +17,27 @@ interface Descriptor {
   readonly textAt: number;
 }
 
-/** A chunk that was fetched; framed content is already inflated to text. */
+/** A fetched chunk. Framed content is already inflated to text. */
 interface Fetched {
   readonly descriptor: Descriptor;
   readonly bytes: Buffer;
 }
 
-/** A quarter of the largest chunk: no shipper frames more text in one. */
+/** A quarter of the largest chunk: no shipper frames more text in one chunk. */
 const mostTextBytes = 2_097_152;
 
 const inflate = promisify(gunzip) as (bytes: Buffer, options: object) => Promise<Buffer>;
 /** A reader waits for these fetches, so there should be few of them. */
 const descriptorsAtOnce = 256;
 
-/** Bytes of the prefetch budget that a chunk takes: a framed one is held as text. */
+/** Bytes of the prefetch budget that a chunk uses. A framed chunk is held as text. */
 const heldBytes = ({ size, text }: Descriptor): number => Math.max(size, text);
 
 /** The access of a download to the channel. */
 export interface DownloadSource {
   readonly connection: LogConnection;
   readonly signal: AbortSignal;
-  /** Resolves with the file as it is when it has more chunks than `known`, or is sealed. */
+  /** Resolves with the file's current state when it has more chunks than `known`, or is sealed. */
   grown(file: SeenFile, known: number): Promise<SeenFile>;
   /** Throws the reason why the file's data may be missing, if it is not damage. */
   explainMissing(file: SeenFile): Promise<void>;
@@ -68,13 +68,13 @@ export class Download {
     return this.#file;
   }
 
-  /** The chunk in which reading from `stored` begins; undefined if none was read. `stored` must ascend from call to call. */
+  /** The chunk in which reading from `stored` starts. Undefined if none was read. `stored` must ascend from call to call. */
   placeOf(stored: number): { readonly ordinal: number; readonly part: string } | undefined {
     while (this.#places.length > 1 && this.#places[1]!.storedAt <= stored) this.#places.shift();
     return this.#places[0];
   }
 
-  /** The reason why reading failed: after a failover the data may no longer be a chunk of the file. */
+  /** The reason why reading failed. After a failover the data may no longer be a chunk of the file. */
   async explained(error: unknown): Promise<unknown> {
     if (!isAboutContent(error)) return error;
     try {
@@ -85,7 +85,7 @@ export class Download {
     return error;
   }
 
-  /** The file's text from a position on. */
+  /** The file's text after a position. */
   text(position: Position): Text {
     if (this.#file.codec === "member") {
       const from = async function* (this: Download): AsyncGenerator<Buffer, void, undefined> {
@@ -118,7 +118,7 @@ export class Download {
     }
   }
 
-  /** Starts to fetch as much as the budget allows; waits for the file to grow if there is nothing to fetch. */
+  /** Starts to fetch as much as the budget allows. If there is nothing to fetch, waits for the file to grow. */
   async #fill(): Promise<void> {
     const prefetchBytes = this.#prefetchBytes ?? (this.#file.codec === "gzip" ? 2_097_152 : 1_048_576);
     for (;;) {
@@ -163,7 +163,8 @@ export class Download {
   }
 
   /**
-   * The descriptors of some chunks. Throws if the last one before them has changed: a failover lost it, and the following chunks were shipped anew.
+   * The descriptors of some chunks. Throws if the last descriptor before them has changed: a failover lost it, and the following chunks
+   * were shipped again.
    */
   async #described(ordinals: readonly number[]): Promise<(string | null)[]> {
     const before = this.#last;

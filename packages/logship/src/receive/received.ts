@@ -17,14 +17,14 @@ interface Commits {
 }
 
 /**
- * A file of a channel, read once from the consumer's position: by lines, batches of lines, or bytes. Reading acknowledges nothing; `commit()` stores
- * results and position together. A file that is still being shipped is read as it arrives.
+ * A file of a channel, read once from the consumer's position: by lines, batches of lines, or bytes. Reading acknowledges nothing;
+ * `commit()` stores results and position together. A file that is still being shipped is read as it arrives.
  */
 export class ReceivedFile {
-  /** Number of the file in its channel. */
+  /** The file's number in its channel. */
   readonly id: number;
   readonly name: string;
-  /** Text bytes that this consumer has committed before; reading begins behind them. */
+  /** Text bytes that this consumer has committed before. Reading starts after them. */
   readonly offset: number;
   /** The results that `commit()` stores with the position. Results collected after the call belong to the next commit. */
   readonly results: Results = new Results();
@@ -34,12 +34,12 @@ export class ReceivedFile {
   readonly #start: Position;
   #isRead = false;
   #seq: number;
-  /** The last batch, and how many of its lines were delivered. A closure for each batch would keep the garbage collector busy. */
+  /** The last batch, and how many of its lines were delivered. A closure per batch would keep the garbage collector busy. */
   #delivered: { readonly reading: Reading; batch: LineBatch; count: number } | undefined;
-  /** The position behind the delivered bytes, if any. */
+  /** The position after the delivered bytes, if any. */
   #at: Position;
   #committed: Position;
-  /** The last commit under way; there is one at a time. */
+  /** The last commit in flight; there is one at a time. */
   #storing: Promise<void> = Promise.resolve();
   #lines = 0;
   #isAtEnd = false;
@@ -58,12 +58,12 @@ export class ReceivedFile {
     this.#committed = this.#start;
   }
 
-  /** The code of the error for which its shipper ended it early, as far as known; empty if it did not. */
+  /** The code of the error that made its shipper end it early, as far as known; empty if it did not. */
   get fault(): string {
     return this.#download.file.fault;
   }
 
-  /** Batches of lines, as they are cut from a chunk. The fastest way to read. */
+  /** Yields batches of lines, as they are cut from a chunk. This is the fastest way to read. */
   async *batches(): AsyncGenerator<LineBatch, void, undefined> {
     const reading = this.read();
     try {
@@ -78,7 +78,7 @@ export class ReceivedFile {
     }
   }
 
-  /** Lines, one by one. `commit()` includes those that were delivered, even in the middle of a chunk. */
+  /** Yields lines, one by one. `commit()` includes the lines that were delivered, even in the middle of a chunk. */
   lines(): AsyncIterableIterator<string> {
     const reading = this.read();
     const { batches } = reading;
@@ -121,7 +121,7 @@ export class ReceivedFile {
     };
   }
 
-  /** The text as bytes: gzip content is inflated, and lines are not cut. */
+  /** Yields the text as bytes. Gzip content is inflated, and lines are not cut. */
   async *bytes(): AsyncGenerator<Buffer, void, undefined> {
     this.#begin();
     const { blocks, restarts } = this.#download.text(this.#start);
@@ -140,20 +140,20 @@ export class ReceivedFile {
     this.#isAtEnd = true;
   }
 
-  /** The bytes as a Node stream. `commit()` includes the bytes that the stream has read ahead, so call it at the end. */
+  /** Returns the bytes as a Node stream. `commit()` includes the bytes that the stream has read ahead, so call it at the end. */
   readable(): Readable {
     return Readable.from(this.bytes(), { objectMode: false });
   }
 
-  /** The bytes as a web stream; otherwise like `readable()`. */
+  /** Returns the bytes as a web stream; otherwise like `readable()`. */
   webReadable(): ReadableStream<Uint8Array> {
     return Readable.toWeb(this.readable()) as ReadableStream<Uint8Array>;
   }
 
   /**
-   * Stores `results` and the position behind the delivered text in one step; at the end of the file this consumer is done with it. Sent again after a
-   * lost reply, it takes effect once. More than 5,000 results are stored in that step, and applied in pieces before it resolves; after a crash
-   * the next process of this consumer applies the rest before all else.
+   * Stores `results` and the position after the delivered text in one step. At the end of the file this consumer is done with it. The
+   * commit is idempotent: kit sends it again after a lost reply. More than 5,000 results are stored in that step, and applied in pieces
+   * before the call resolves. After a crash, the next process of this consumer applies the remaining pieces first.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_FENCED`: another process works as this consumer; `KIT_LOGSHIP_RESULT`; `KIT_LOGSHIP_RESET`.
    */
@@ -192,20 +192,23 @@ export class ReceivedFile {
     await applying;
   }
 
-  /** Marks the file as done for this consumer and skips the text behind its last commit, like `onBadData: "skip"`. Throws like `commit`. */
+  /**
+   * Marks the file as done for this consumer and skips the text after its last commit, like `onBadData: "skip"`. Throws the errors of
+   * `commit`.
+   */
   async giveUp(): Promise<void> {
     await this.#leave(true);
   }
 
   /**
-   * Quarantines the file, since it cannot be read now, like `onBadData: "quarantine"`. `redo()` has it retried, behind its last commit. Throws like
-   * `commit`.
+   * Quarantines the file, because it cannot be read now, like `onBadData: "quarantine"`. `redo()` makes the next run retry it after its
+   * last commit. Throws the errors of `commit`.
    */
   async quarantine(error: { readonly code: string }): Promise<void> {
     await this.#leave(false, error.code);
   }
 
-  /** Has the next run retry a quarantined file. */
+  /** Makes the next run retry a quarantined file. */
   async takeUp(): Promise<void> {
     await this.#leave(false);
   }
@@ -237,7 +240,7 @@ export class ReceivedFile {
     return this.#start;
   }
 
-  /** Lines, and positions behind them; checks the whole file at its end. */
+  /** Lines, and the positions after them. Checks the whole file at its end. */
   read(): Reading {
     this.#begin();
     const reading = readingOf(this.#download.text(this.#start), this.#start, this.#resolved, "all");
@@ -268,7 +271,9 @@ export class ReceivedFile {
     this.#isRead = true;
   }
 
-  /** Checks that the text of all chunks is what the shipper read. In passed-through content gzip itself has checked each member. */
+  /**
+   * Checks that the text of all chunks is the text that the shipper read. In passed-through content, gzip itself has checked each member.
+   */
   #checkWhole({ offset, crc }: { readonly offset: number; readonly crc: number }): void {
     const { codec, textBytes, crc: whole, name, storedBytes } = this.#download.file;
     if (codec === "member" || (offset === textBytes && crc === whole)) return;

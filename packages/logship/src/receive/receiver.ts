@@ -32,18 +32,22 @@ export interface ReceiverEvents {
       readonly totalBytes: number | undefined;
     },
   ];
-  /** A new consumer with `from: "oldest"` begins within a file, behind a line: this many text bytes before it have been freed. */
+  /** A new consumer with `from: "oldest"` starts within a file, after a line. `offset` text bytes before that point have been freed. */
   readonly trimmed: [fact: { readonly file: string; readonly offset: number }];
   /** Zero bytes before a line were dropped. */
   readonly padding: [fact: Padding & { readonly file: string }];
   /** This consumer is done with a file. */
   readonly done: [fact: { readonly file: string; readonly offset: number }];
-  /** A file was skipped or quarantined because of `onBadData`; or its shipper ended it early, and the part in the channel is processed. */
+  /**
+   * A file was skipped or quarantined because of `onBadData`. Or its shipper ended it early, and the part in the channel has been
+   * processed.
+   */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /**
-   * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop positions, results and chunks, so that lines are lost
-   * or counted again; under a `volatile-…` policy only chunks that are not committed yet. Emitted once for each policy. The policy is read in the
-   * background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop positions, results and chunks: then lines are
+   * lost or counted again. Under a `volatile-…` policy it may drop only chunks that are not committed yet. Emitted once per policy. kit
+   * reads the policy in the background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is
+   * forbidden.
    */
   readonly evictable: [fact: { readonly policy: string }];
   /** An operation failed and is being retried. */
@@ -56,7 +60,7 @@ export class Receiver extends Processor<ReceiverEvents> {
   readonly #resolved: ResolvedReceiver;
   readonly #connection: LogConnection;
   readonly #commands: ConsumerCommands;
-  /** Removes the listeners of the last iteration that has ended. */
+  /** Removes the listeners of the last completed iteration. */
   #unlink: () => void = () => undefined;
 
   constructor(redis: RedisLike, channel: string, options: ReceiverOptions) {
@@ -70,17 +74,17 @@ export class Receiver extends Processor<ReceiverEvents> {
   }
 
   /**
-   * Passes the lines of all files to a handler, and stores results and position together: each line counts exactly once, even when this process is
-   * killed at any point and restarted. Resolves when the channel is closed and everything is processed.
+   * Passes the lines of all files to a handler, and stores results and position together. Each line counts exactly once, even if this
+   * process is killed at any point and restarted. Resolves when the channel is closed and everything is processed.
    *
-   * Files come in the order in which shippers opened them, `concurrency` at a time. With 1, a file that is still being shipped holds up the next
-   * ones. Once a run has begun, it waits out outages of Redis.
+   * Files arrive in the order in which shippers opened them, `concurrency` at a time. With 1, a file that is still being shipped holds up
+   * the next ones. Once started, a run waits out outages of Redis.
    *
-   * @throws the error of the handler. Its lines count as not processed; the next run begins with them.
+   * @throws the error of the handler. Its lines count as not processed, and the next run starts with them.
    * @throws {LogshipError} `KIT_LOGSHIP_FENCED`: another process works as this consumer; `KIT_LOGSHIP_TRIMMED`; `KIT_LOGSHIP_RESET`;
    * `KIT_LOGSHIP_RESULT`.
    * @throws {BadDataError | LineError} with `onBadData: "error"`.
-   * @throws {KitUnavailableError} no server within `deadlineMs` at the beginning.
+   * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`.
    * @throws `signal.reason` if `signal` aborts; {KitClosedError} if the receiver is closed.
    *
    * @example
@@ -101,9 +105,12 @@ export class Receiver extends Processor<ReceiverEvents> {
   }
 
   /**
-   * The files that this consumer is not done with, in the order in which shippers opened them; waits for more. Read each file by lines, batches,
-   * bytes or as a stream, and call `commit()` when its results are safe. Uncommitted text is delivered again in the next iteration. Files
-   * can be read beyond the end of the iteration; leaving it early ends their reading with KitClosedError. Throws as `run`.
+   * Yields the files that this consumer is not done with, in the order in which shippers opened them, and waits for more. Read each file by
+   * lines, batches or bytes, or as a stream, and call `commit()` when its results are safe. The next iteration delivers uncommitted text
+   * again.
+   *
+   * You can read files after the iteration has ended. If you leave it early, reading its files fails with KitClosedError. Throws the errors
+   * of `run`.
    *
    * @example
    * for await (const file of receiver.files()) {
@@ -136,8 +143,8 @@ export class Receiver extends Processor<ReceiverEvents> {
   }
 
   /**
-   * Has the next `run()` or `files()` retry the files in this consumer's quarantine, each behind its last commit. Resolves with their names. It
-   * joins as this consumer, so a run that is under way, here or in another process, ends with `KIT_LOGSHIP_FENCED`.
+   * Makes the next `run()` or `files()` retry the files in this consumer's quarantine, each after its last commit. Resolves with their
+   * names. It joins as this consumer, so an active run, here or in another process, rejects with `KIT_LOGSHIP_FENCED`.
    */
   async redo(): Promise<string[]> {
     const facts = (): object => ({ channel: this.channel });
@@ -157,7 +164,7 @@ export class Receiver extends Processor<ReceiverEvents> {
     });
   }
 
-  /** The channel at one instant; null if there is none yet. */
+  /** The channel at one instant, or null if it does not exist yet. */
   async status(): Promise<ChannelStatus | null> {
     return await statusOf(this.#connection);
   }
@@ -226,12 +233,12 @@ const brokenOffError = ({ name, fault }: ReceivedFile): LogshipError =>
   );
 
 /**
- * Makes a receiver: it reads a channel as one consumer. Each consumer gets every file; of several processes with the same consumer name only the
- * latest works, and the others are fenced off.
+ * Creates a receiver. It reads a channel as one consumer. Each consumer gets every file. If several processes use the same consumer name,
+ * only the latest one works, and the others are fenced off.
  *
- * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed and never closed.
+ * `redis` is a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes it.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the name of the channel cannot be a key.
  *
  * @example

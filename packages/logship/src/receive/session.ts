@@ -11,7 +11,7 @@ export type OnStored = (file: SeenFile, operands: CommitOperands) => void;
 
 export const filesAtOnce = 50;
 
-/** One run or iteration. Each joins by itself, so that of two on one receiver the later fences off the earlier, like another process. */
+/** One run or iteration. Each joins separately. If a receiver has two, the later fences off the earlier, like another process. */
 export class Session implements DownloadSource {
   readonly connection: LogConnection;
   readonly #commands: ConsumerCommands;
@@ -20,7 +20,7 @@ export class Session implements DownloadSource {
   readonly #callers: AbortSignal | undefined;
   readonly #op: string = newToken();
   #membership: Promise<Membership> | undefined;
-  /** Files that were delivered, and those of them whose end is stored. */
+  /** Files that were delivered, and the delivered files whose end is stored. */
   readonly #delivered = new Set<number>();
   readonly #ended = new Set<number>();
   /** How often the server lacked data that it had confirmed. */
@@ -40,20 +40,23 @@ export class Session implements DownloadSource {
     this.#callers = callers;
   }
 
-  /** Looks at the caller's signal, too: nothing listens to that any more when the iteration has ended. */
+  /** Also checks the caller's signal, because nothing listens to it any more when the iteration has ended. */
   get signal(): AbortSignal {
     if (this.#callers?.aborted) this.#controller.abort(this.#callers.reason);
     return this.#controller.signal;
   }
 
-  /** The files that this consumer is not done with, in the order in which they were opened, each once, and again when a loss of data undid its end. */
+  /**
+   * The files that this consumer is not done with, in the order in which they were opened. Each is yielded once, and again if a loss of
+   * data undid its end.
+   */
   async *files(until: "closed" | "empty"): AsyncGenerator<SeenFile, void, undefined> {
     const { connection, signal } = this;
     connection.life.assertOpen();
     // The first call rejects if there is no server; later ones wait for it.
     const { after } = await this.join();
     const losses = (): number => this.#losses + connection.context.executor.connectionEpoch;
-    /** This consumer has passed all files up to this id; a failover may undo that. */
+    /** This consumer has passed all files up to this id. A failover may undo that. */
     let floor = after;
     for (let known = losses(); ;) {
       const mark = connection.mark("data");
@@ -93,7 +96,7 @@ export class Session implements DownloadSource {
     return this.#membership;
   }
 
-  /** At most `most` files with an id above `after`. */
+  /** Up to `most` files with an id above `after`. */
   async look(after: number, most: number): Promise<Extract<Look, { state: "seen" }>> {
     for (;;) {
       const { fence, epoch } = await this.join();
@@ -104,7 +107,7 @@ export class Session implements DownloadSource {
     }
   }
 
-  /** The current state of a file; undefined if it is gone. */
+  /** The current state of a file, or undefined if it no longer exists. */
   async again({ id }: SeenFile): Promise<SeenFile | undefined> {
     const { files } = await this.connection.persist(() => this.look(id - 1, 1), this.signal);
     return files[0]?.id === id ? files[0] : undefined;
@@ -147,7 +150,7 @@ export class Session implements DownloadSource {
     await this.#commands.applyPending(this.signal);
   }
 
-  /** A lower fence than ours, or none, means that a failover lost our joining: then we join again. */
+  /** A lower fence than ours, or none, means that a failover lost our join: then we join again. */
   #rejectTakeover(by: number, fence: string): void {
     if (by > Number(fence)) throw this.#commands.fenced();
     this.#membership = undefined;

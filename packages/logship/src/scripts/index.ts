@@ -40,16 +40,16 @@ const channelKeys = [
 
 const list = (raw: unknown): unknown[] => raw as unknown[];
 const texts = (raw: unknown): string[] => list(raw).map(String);
-/** A list that begins with a code; a client may be configured to give numbers as text. */
+/** A list that starts with a code. A client may be configured to return numbers as text. */
 const coded = (raw: unknown): [code: number, ...rest: unknown[]] => {
   const [code, ...rest] = list(raw);
   return [Number(code), ...rest];
 };
 
-/** How chunks of a file are stored: each a gzip member, plain, or the bytes of a gzip file as it was. */
+/** How a file's chunks are stored: each as a gzip member, as plain text, or as the unchanged bytes of a gzip file. */
 export type Codec = "gzip" | "none" | "member";
 
-/** A content that begins like a file, the file that had it last, and for how long another worker has it. */
+/** A content with the same beginning as a file, the file that had it last, and how long another worker has it. */
 export interface Alike {
   readonly content: string;
   readonly position: string;
@@ -57,13 +57,13 @@ export interface Alike {
   readonly isDone: boolean;
   readonly msLeft: number;
   readonly name: string;
-  /** Whether it has the longest beginning of the file. */
+  /** Whether it has the file's longest beginning. */
   readonly isLike: boolean;
 }
 
 /**
- * A worker's right to a file. Refused if the file is done, its record has changed since it was read, or another worker has it for `msLeft`. If other
- * contents begin in the same way, they are to be compared first.
+ * A worker's right to a file. Refused if the file is done, its record has changed since it was read, or another worker has it for `msLeft`.
+ * If other contents have the same beginning, the caller must compare them first.
  */
 export type Claim =
   | {
@@ -72,11 +72,11 @@ export type Claim =
       readonly seq: number;
       readonly position: string;
       readonly content: string;
-      /** The content that the file had before, and the position in it; empty if it is the same, or the first. */
+      /** The previous content of the file, and the position in it. Empty if it is the same, or the first. */
       readonly former: string;
       readonly formerPosition: string;
       readonly formerStamp: string;
-      /** The content of a former file of this name and first line; empty if it is the same, or there is none. */
+      /** The content of a previous file with this name and first line. Empty if it is the same, or there is none. */
       readonly named: string;
     }
   | { readonly state: "refused"; readonly msLeft: number }
@@ -118,7 +118,7 @@ export const claim = defineScript({
   },
 });
 
-/** Another process has it. `by` is its fence; 0 if no process has it because the record is gone. */
+/** Another process has it. `by` is its fence; 0 if no process has it because the record no longer exists. */
 interface Fenced {
   readonly state: "fenced";
   readonly by: number;
@@ -302,7 +302,7 @@ export const join = defineScript({
   },
 });
 
-/** A file of a channel as one consumer sees it. */
+/** A file of a channel, as one consumer sees it. */
 export interface SeenFile {
   readonly id: number;
   readonly name: string;
@@ -314,13 +314,13 @@ export interface SeenFile {
   readonly lines: number;
   readonly crc: number;
   readonly sha256: string;
-  /** The code of the error for which its shipper ended it early; empty if it did not. */
+  /** The code of the error that made its shipper end it early; empty if it did not. */
   readonly fault: string;
   /** The consumer's record: how many commits, whether it is done or quarantined, and its position. */
   readonly seq: number;
   readonly isDone: boolean;
   readonly isQuarantined: boolean;
-  /** First chunk that its position needs. */
+  /** The first chunk that its position needs. */
   readonly chunk: number;
   readonly position: string | undefined;
 }
@@ -454,12 +454,12 @@ export const change = defineScript({
   reply: (raw): boolean => Number(raw) === 1,
 });
 
-/** A consumer of a channel, and how far it is. */
+/** A consumer of a channel, and its progress. */
 export interface ConsumerStatus {
   readonly name: string;
-  /** It gets the files with a higher id. */
+  /** The consumer gets the files with a higher id. */
   readonly after: number;
-  /** Server ms of its last commit, or of when it joined; 0 if it never joined. */
+  /** The server's time in ms of its last commit, or of its join; 0 if it never joined. */
   readonly seenAt: number;
 }
 
@@ -474,11 +474,11 @@ export interface FileStatus {
   readonly textBytes: number;
   readonly storedBytes: number;
   readonly lines: number;
-  /** Text bytes that each consumer has committed; consumers that do not get the file are left out. */
+  /** Text bytes that each consumer has committed. Consumers that do not get the file are left out. */
   readonly positions: Readonly<Record<string, number>>;
-  /** Consumers that have quarantined it, and the code of the error for which they did. */
+  /** Consumers that have quarantined the file, with the code of the error. */
   readonly quarantined: Readonly<Record<string, string>>;
-  /** The code of the error for which its shipper ended it early. */
+  /** The code of the error that made its shipper end it early. */
   readonly fault?: string | undefined;
 }
 
@@ -486,12 +486,12 @@ export interface FileStatus {
 export interface ChannelStatus {
   /** 0 before the first shipper. */
   readonly limitBytes: number;
-  /** Memory that committed chunks take in Redis. */
+  /** Memory that committed chunks use in Redis. */
   readonly usedBytes: number;
-  /** Memory that shippers have reserved for chunks under way. */
+  /** Memory that shippers have reserved for chunks in flight. */
   readonly reservedBytes: number;
   readonly isClosed: boolean;
-  /** Server ms. */
+  /** The server's time in ms. */
   readonly at: number;
   /** Files in the channel; `files` has the first 100 of them. */
   readonly fileCount: number;

@@ -7,9 +7,9 @@ import type { ChunksCommitted, Codec, Opened, Reserved } from "../scripts/index.
 import * as scripts from "../scripts/index.js";
 import type { Chunk } from "./framing.js";
 
-/** A source and how it is stored. */
+/** A source, and how it is stored. */
 export interface UploadSource {
-  /** Its identity: the same source continues where an earlier upload ended. */
+  /** The source's identity: the same source continues where an earlier upload stopped. */
   readonly source: string;
   readonly name: string;
   readonly codec: Codec;
@@ -23,7 +23,7 @@ export interface Held {
   readonly part: string;
 }
 
-/** Space that was reserved, or the reason why there is none. */
+/** Reserved space, or the reason why there is none. */
 type Granted = Exclude<Reserved, { state: "fenced" | "gone" }>;
 
 /** How a source is shipped. */
@@ -35,7 +35,7 @@ export interface Shipping {
 
 export type UploadCommands = ReturnType<typeof uploadCommands>;
 
-/** The commands of one upload. A reply that another shipper, or a loss of data, caused is an error. */
+/** The commands of one upload. If another shipper or a loss of data caused a reply, it becomes an error. */
 export const uploadCommands = ({ connection, settings, signal }: Shipping, source: UploadSource) => {
   const { keys } = connection;
   const { events } = keys;
@@ -59,7 +59,7 @@ export const uploadCommands = ({ connection, settings, signal }: Shipping, sourc
     fenced,
     tooLarge,
 
-    /** Opens the file, or finds that it has been shipped. `mine`: the fence of this upload's earlier opening, if any. */
+    /** Opens the file, or finds that it has been shipped. `mine` is the fence of this upload's earlier opening, if any. */
     open: async (mine: string): Promise<Opened> => {
       const { limitBytes: limit, consumers: expected } = settings;
       const args = { ...source, mine, limit, epoch: newToken(), events, op, chunkBytes, expected };
@@ -80,7 +80,7 @@ export const uploadCommands = ({ connection, settings, signal }: Shipping, sourc
       return reply as Granted;
     },
 
-    /** Writes a chunk, which expires at `endsAt` unless it is committed before. */
+    /** Writes a chunk. It expires at `endsAt` unless it is committed before. */
     store: async ({ chunk, part }: Held, endsAt: number): Promise<void> => {
       const key = keys.chunk(part);
       // NX: a late write must neither replace a committed chunk nor give it an expiry.
@@ -92,7 +92,7 @@ export const uploadCommands = ({ connection, settings, signal }: Shipping, sourc
       });
     },
 
-    /** Commits written chunks. `first`: the number of committed ones; `want`: bytes that are to be reserved afterwards. */
+    /** Commits written chunks. `first` is the number of committed chunks. `want` is the number of bytes to reserve afterwards. */
     commit: (
       { id: file, fence }: Opened,
       some: readonly Held[],
@@ -112,19 +112,19 @@ export const uploadCommands = ({ connection, settings, signal }: Shipping, sourc
       throw failure("KIT_LOGSHIP_EXPIRED", "A reservation ended before its chunks were committed", true);
     },
 
-    /** Ends the file behind its first `count` chunks; false if the server has another number of them. */
+    /** Ends the file after its first `count` chunks. False if the server has another number of chunks. */
     seal: async (file: Opened, count: number, sha256: string): Promise<boolean> => {
       const state = await sealing(file, count, sha256, "");
       refuse(state);
       return state === "sealed";
     },
 
-    /** Ends the file behind the chunks that are there, with the reason. Best effort: it may stay open. */
+    /** Ends the file after its current chunks, with the reason. Best effort: it may stay open. */
     breakOff: async (file: Opened, fault: string): Promise<void> => {
       await sealing(file, 0, "", fault).catch(() => undefined);
     },
 
-    /** Returns the reservation and removes chunks that were written in vain. Best effort: both expire. */
+    /** Returns the reservation and removes uncommitted chunks. Best effort: both expire. */
     leave: async ({ id, fence }: Opened, held: readonly Held[]): Promise<void> => {
       const written = held.slice(0, 500).map(({ part }) => keys.chunk(part));
       const args = { lease: `${String(id)} ${fence}`, events };
@@ -144,7 +144,7 @@ export const changeChannel = async (connection: LogConnection, limit: number | "
   }
 };
 
-/** Ends open files to which nothing was committed for `silentMs`; resolves with their names. */
+/** Ends open files to which nothing was committed for `silentMs`. Resolves with their names. */
 export const endAbandoned = async (connection: LogConnection, silentMs: number): Promise<string[]> => {
   integerOption("silentMs", silentMs, 0);
   const { events, files: facts } = connection.keys;

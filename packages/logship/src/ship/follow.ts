@@ -18,7 +18,7 @@ import { textEnd } from "../bytes/lines.js";
 const lookEveryMs = 500;
 const mostOfFirstLine = 1_024;
 
-/** Notifies of possible changes in a directory: at a file system event, and at least every half second. */
+/** Reports possible changes in a directory: at a file system event, and at least every half second. */
 class DirectoryWatch {
   #watcher: FSWatcher | undefined;
   #changes = 0;
@@ -57,30 +57,31 @@ class DirectoryWatch {
 /** One file of a log. */
 export interface FollowedFile {
   readonly file: LocalFile;
-  /** Whether it is the file that is being written. */
+  /** Whether this is the file at `path`, which is being written. */
   readonly isLive: boolean;
   readonly opened: OpenFile;
-  /** Whether it has `length` bytes now; zero bytes behind them do not count. */
+  /** Whether the file has `length` bytes now. Zero bytes after them do not count. */
   endsAt(length: number): Promise<boolean>;
   /**
-   * Reads it from the beginning as it grows; ends when it has been rotated away and no longer grows. Zero bytes at its end are left until something
-   * follows them: they may be space that is reserved for later lines.
+   * Reads the file from its start as it grows. Ends when the file has been rotated away and no longer grows. Zero bytes at its end are left
+   * until something follows them: they may be space that is reserved for later lines.
    */
   read(): AsyncGenerator<Buffer, void, undefined>;
 }
 
-/** The log, and the rules for when a file of it has ended. */
+/** The log, and the rules for when one of its files is complete. */
 export interface FollowedLog {
   readonly path: string;
   readonly rotated: RegExp | undefined;
   readonly quietMs: number;
-  /** Receives rotated files that are links out of the directory, at each look; without it they are taken. */
+  /** Receives rotated files that are links out of the directory, at each listing. Without it, these files are read. */
   readonly onSkipped: ((link: SkippedLink) => void) | undefined;
 }
 
 /**
- * The files of the log at `path`: those that have been rotated away, oldest first, then the current one, and the next one once that has been rotated
- * away and read to its end. Each can be read until the next one is requested. A gzip file is complete: it is given once its plain form is gone.
+ * The files of the log at `path`: first the rotated ones, oldest first, then the current one. The next file follows when the current one
+ * has been rotated away and read to its end. Each can be read until the next one is requested. A gzip file is complete: it is yielded when
+ * its plain form no longer exists.
  */
 export async function* followLog(
   { path, rotated, quietMs, onSkipped }: FollowedLog,
@@ -88,7 +89,7 @@ export async function* followLog(
 ): AsyncGenerator<FollowedFile, void, undefined> {
   const [directory, base] = [dirname(path), basename(path)];
   const watching = new DirectoryWatch(directory);
-  /** With their stamps, since another file may get the same inode. */
+  /** With their stamps, because another file may get the same inode. */
   const passed = new Set<string>();
 
   const liveFile = async (): Promise<LocalFile | undefined> =>
@@ -108,8 +109,8 @@ export async function* followLog(
   };
 
   /**
-   * Waits until more than `at` bytes are there, or are certain never to come; resolves with whether they are there. Those up to `zerosEnd` were zeros,
-   * and count once the next of them are not.
+   * Waits until the file has more than `at` bytes, or is certain never to have them. Resolves with whether it has them. The bytes up to
+   * `zerosEnd` were zeros. They count only when other bytes follow them.
    */
   const hasGrown = async (file: LocalFile, opened: OpenFile, at: number, zerosEnd = at): Promise<boolean> => {
     for (let quietSince: number | undefined; ;) {
@@ -132,7 +133,7 @@ export async function* followLog(
     }
   };
 
-  /** Waits for the first line, or its first KiB. Only a file that has ended may have less, or nothing. */
+  /** Waits for the first line, or the first KiB. Only a complete file may have less, or nothing. */
   const hasLine = async (file: LocalFile, opened: OpenFile): Promise<boolean> => {
     for (;;) {
       let length = 0;
@@ -196,7 +197,7 @@ export async function* followLog(
 const zeros = Buffer.alloc(65_536);
 const firstBlock = 1;
 
-/** Whether the first blocks behind `at`, as many as `most`, have more than zero bytes. */
+/** Whether any of the first `most` blocks after `at` has bytes other than zero. */
 const hasText = async (opened: OpenFile, at: number, most: number): Promise<boolean> => {
   let count = 0;
   for await (const block of opened.read(at)) {

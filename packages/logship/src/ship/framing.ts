@@ -3,23 +3,23 @@ import { crc32, gzip } from "node:zlib";
 import { crcOf, noteCrc } from "../bytes/crc.js";
 import type { Codec } from "../scripts/index.js";
 
-/** A chunk as it is stored. */
+/** A chunk as stored. */
 export interface Chunk {
   readonly bytes: Buffer;
-  /** Text bytes in it; 0 where gzip content is passed through. */
+  /** Text bytes in the chunk; 0 if gzip content is passed through. */
   readonly text: number;
   readonly lines: number;
   /** CRC-32 of `bytes`. */
   readonly crc: number;
   /** CRC-32 of all bytes that were fed, up to the end of this chunk. */
   readonly crcAfter: number;
-  /** The number of bytes that were fed up to its end. */
+  /** The number of bytes that were fed up to the end of this chunk. */
   readonly fedAfter: number;
 }
 
 const compress = promisify(gzip) as (bytes: Buffer, options: { level: number }) => Promise<Buffer>;
 const lineFeed = 10;
-/** A bound on text that compresses well: a reader holds the text of a whole chunk in memory. */
+/** A bound on text that compresses well, because a reader holds the text of a whole chunk in memory. */
 const mostTextBytes = 1_048_576;
 
 const countLines = (bytes: Buffer): number => {
@@ -28,7 +28,7 @@ const countLines = (bytes: Buffer): number => {
   return count;
 };
 
-/** Bytes that were fed but are in no chunk yet; CRC-32 and length of all that was fed up to their end. */
+/** Bytes that were fed but are in no chunk yet, and the CRC-32 and length of everything that was fed up to their end. */
 interface Piece {
   readonly bytes: Buffer;
   readonly crcBefore: number;
@@ -36,7 +36,7 @@ interface Piece {
   readonly fedAfter: number;
 }
 
-/** Makes chunks of at most `chunkBytes` stored bytes out of text; gzip chunks end behind a line where one ends in them. */
+/** Makes chunks of at most `chunkBytes` stored bytes out of text. A gzip chunk ends after a line if a line ends in it. */
 export class Framer {
   readonly #codec: Codec;
   readonly #chunkBytes: number;
@@ -45,7 +45,7 @@ export class Framer {
   #waitingBytes = 0;
   #fed: number;
   #crc: number;
-  /** Text bytes for each stored byte, once that is known. */
+  /** Text bytes per stored byte, once known. */
   #ratio = 3;
 
   constructor(
@@ -61,12 +61,12 @@ export class Framer {
     this.#crc = crc;
   }
 
-  /** Whether text waits for a chunk to be full. */
+  /** Whether text waits until a chunk is full. */
   get isHolding(): boolean {
     return this.#waitingBytes > 0;
   }
 
-  /** Takes text; returns the chunks that are now full. Each promise is for a list that is still being compressed. */
+  /** Accepts text, and returns the chunks that are now full. Each promise is for a list that is still being compressed. */
   feed(bytes: Buffer): Promise<Chunk[]>[] {
     this.#waiting.push(bytes);
     this.#waitingBytes += bytes.length;
@@ -76,7 +76,7 @@ export class Framer {
     return made;
   }
 
-  /** The rest. */
+  /** Returns the rest. */
   flush(): Promise<Chunk[]>[] {
     return this.isHolding ? [this.#cut(this.#waitingBytes)] : [];
   }

@@ -12,29 +12,29 @@ import {
 import type { LogConnection } from "../connection.js";
 import { isAboutContent } from "../errors.js";
 
-/** A source whose text the channel has, or has had, as far as `offset`. */
+/** A source whose text the channel has, or has had, up to `offset`. */
 interface Shipped extends Known {
   readonly source: string;
   readonly isDone: boolean;
   readonly other: LocalFile | undefined;
-  /** Whether the source has the longest beginning of the file. */
+  /** Whether the source has the file's longest beginning. */
   readonly isLike: boolean;
 }
 
-/** How to look for the identity of a file. */
+/** How to look for a file's identity. */
 export interface Looking {
   readonly signal: AbortSignal;
-  /** Of a file of a log that is followed: whether it is being written, was rotated away, or only matters if the channel knows it. */
+  /** For a file of a followed log: whether it is being written, was rotated away, or only matters if the channel knows it. */
   readonly log?: "live" | "rotated" | "continued";
-  /** Called with the name of an equal file that is there, or the identity of a longer one that is gone. */
+  /** Called with the name of an equal file that still exists, or with the identity of a similar file that does not. */
   readonly onCopy: (of: string) => void;
-  /** Called with the identity of a source that is gone, was shipped, and has the same text. */
+  /** Called with the identity of a shipped source that no longer exists and has the same text. */
   readonly onMoved: (of: string, to: number) => void;
 }
 
 /**
- * The identity by which the channel knows a file, perhaps from when it had fewer lines, or from when another file had its content; otherwise the
- * first of its own ones. Undefined if the file only matters if it is known, and is not.
+ * The identity by which the channel knows a file: perhaps from when it had fewer lines, or from when another file had its content.
+ * Otherwise the file's first own identity. Undefined if the file only matters if the channel knows it, and it does not.
  */
 export const identityOf = async (
   connection: LogConnection,
@@ -57,7 +57,7 @@ export const identityOf = async (
   return twin ?? (log === "continued" ? undefined : own[0]!);
 };
 
-/** Finds the source whose shipped text the file begins with, among those that begin like it. */
+/** Finds the source whose shipped text is the start of the file, among the sources with a beginning of the file. */
 const sourceLike = async (
   connection: LogConnection,
   file: LocalFile,

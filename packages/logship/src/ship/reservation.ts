@@ -12,13 +12,13 @@ export interface SpaceEvents {
   readonly dropped: (consumer: string) => void;
 }
 
-/** Space in the channel that one upload has reserved for its uncommitted chunks. It ends by itself unless it is renewed; each commit renews it. */
+/** Space in the channel that one upload has reserved for its uncommitted chunks. It expires unless it is renewed; each commit renews it. */
 export class Reservation {
   readonly #how: Shipping;
   readonly #commands: UploadCommands;
   readonly #events: SpaceEvents;
   #bytes = 0;
-  /** Memory that the largest chunk takes in Redis; 0 as long as no reply had it. */
+  /** Memory that the largest chunk uses in Redis; 0 until a reply reports it. */
   #unit = 0;
   #endsAt = 0;
   #renewedAt = -Infinity;
@@ -31,17 +31,17 @@ export class Reservation {
     this.#events = events;
   }
 
-  /** The server's ms at which it ends. */
+  /** The server's time in ms at which it ends. */
   get endsAt(): number {
     return this.#endsAt;
   }
 
-  /** How many chunks fit into it beside `written` ones. */
+  /** How many more chunks fit into it, in addition to `written` ones. */
   roomBeside(written: number): number {
     return Math.max(0, Math.floor(this.#bytes / this.#unit) - written);
   }
 
-  /** Bytes that are to be reserved in a channel of this limit. */
+  /** The number of bytes to reserve in a channel of this limit. */
   want({ limitBytes }: Opened): number {
     const { maxInFlight, chunkBytes } = this.#how.settings;
     const ahead = windowsAhead * maxInFlight * (this.#unit || chunkBytes);
@@ -56,12 +56,15 @@ export class Reservation {
     this.#renewals++;
   }
 
-  /** It may have ended: nothing is written before it is made again. */
+  /** It may have ended: nothing is written before it is renewed. */
   lapse(): void {
     this.#bytes = 0;
   }
 
-  /** Waits until a chunk can be written, or if `written` ones are under way, until it is fresh: their commit may bring space. */
+  /**
+   * Waits until a chunk can be written. If `written` chunks are in flight, waits only until the reservation is fresh: their commit may
+   * bring space.
+   */
   async ensure(file: Opened, written: number): Promise<void> {
     const { connection, settings, signal } = this.#how;
     for (;;) {
@@ -86,7 +89,7 @@ export class Reservation {
     }
   }
 
-  /** Frees listed chunks; without any it drops silent consumers, by policy. Resolves with whether there may be space now. */
+  /** Frees the listed chunks. If there are none, drops silent consumers, by policy. Resolves with whether there may be space now. */
   async #makeSpace(parts: readonly string[]): Promise<boolean> {
     const { connection, settings } = this.#how;
     if (parts.length > 0) {

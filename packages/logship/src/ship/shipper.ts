@@ -30,7 +30,7 @@ import { type ByteSource, fileSource, type Source } from "./source.js";
 import { type ShippedFile, type ShipProgress, transfer, type TransferEvents } from "./transfer.js";
 import { writableTo } from "./writable.js";
 
-/** How often a file that changes at each look is looked for. */
+/** The maximum number of tries for a file that is replaced each time. */
 const mostTries = 5;
 
 /** Events of a shipper. */
@@ -41,33 +41,39 @@ export interface ShipperEvents {
   readonly waiting: [fact: { readonly file: string }];
   /** A consumer was removed from the channel because of `dropSilentMs`. */
   readonly dropped: [fact: { readonly consumer: string }];
-  /** The channel already had another limit, which stays. */
+  /** The channel already has another limit, which stays. */
   readonly mismatch: [fact: { readonly limitBytes: number; readonly storedLimitBytes: number }];
-  /** A link leads out of the directory, to `target`, and is left out: see `dereference`. */
+  /** A link leads out of the directory, to `target`, and was left out: see `dereference`. */
   readonly skipped: [link: SkippedLink];
-  /** A file of a directory was left out because of `onBadData`. */
+  /** A file was not shipped, or not completely, because of its content: see `onBadData`. In `follow`, this is a damaged gzip file. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /**
-   * A file is equal to another one that is there, or it has the first KiB of a longer one that is gone, or it is a file of a log that is followed and
-   * begins with all of one that is gone; `of` is the name of one that is there, the identity of one that is gone. The file is shipped, too: if it is a copy or an earlier state, consumers get its lines twice.
+   * A file resembles another one, and kit ships it nevertheless. If it is a copy or an earlier state, consumers get its lines twice.
+   * Emitted if:
+   *
+   * - the file is equal to a file that still exists, or starts with its shipped text. `of` is the name of the other file.
+   * - the file has the same first KiB as a longer file that no longer exists. `of` is the identity of the longer file.
+   * - the file belongs to a followed log, and starts with the whole text of a file that no longer exists. `of` is the identity of that
+   *   file.
    */
   readonly copy: [fact: { readonly file: string; readonly of: string }];
   /**
-   * A file is equal to one that is gone and was shipped, of which `of` is the identity and `to` the length of the text. It counts as shipped. If the
-   * two are equal only by chance, consumers do not get its lines. A compressed file is no such event.
+   * A file is equal to a shipped file that no longer exists, so it counts as shipped. `of` is the identity of the shipped file, and `to` is
+   * the length of its text. If the two are equal only by chance, consumers don't get its lines. Not emitted for a compressed file.
    */
   readonly moved: [fact: { readonly file: string; readonly of: string; readonly to: number }];
   /**
-   * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop chunks and the records of files, so that lines are
-   * lost or counted again; under a `volatile-…` policy only chunks that are not committed yet. Emitted once for each policy. The policy is read in
-   * the background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop chunks and the records of files: then lines
+   * are lost or counted again. Under a `volatile-…` policy it may drop only chunks that are not committed yet. Emitted once per policy. kit
+   * reads the policy in the background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is
+   * forbidden.
    */
   readonly evictable: [fact: { readonly policy: string }];
   /** An operation failed and is being retried. */
   readonly error: [error: KitError];
 }
 
-/** Puts files into a channel; see {@link createShipper}. */
+/** Ships files into a channel; see {@link createShipper}. */
 export class Shipper extends LogObject<ShipperEvents> {
   readonly channel: string;
   readonly #resolved: ResolvedShipper;
@@ -87,13 +93,14 @@ export class Shipper extends LogObject<ShipperEvents> {
   /**
    * Ships the current content of a file, and resolves when all of it is in the channel. Waits while the channel is at its limit.
    *
-   * A partly shipped file continues behind its committed part, once that part was read again and found to be the same. A shipped file is not shipped
-   * again. Of two shippers of one file the later continues and the earlier rejects. Once begun, the call waits out outages of Redis.
+   * For a partly shipped file, kit first reads the committed part again and checks that it is the same. Then it continues after it. A
+   * shipped file is not shipped again. If two shippers ship one file, the later one continues and the earlier one rejects. Once started,
+   * the call waits out outages of Redis.
    *
-   * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: it is not what it was when a part of it was shipped; `KIT_LOGSHIP_FENCED`: another
-   * shipper has it now; `KIT_LOGSHIP_CHANNEL_CLOSED`; `KIT_LOGSHIP_TOO_LARGE`.
-   * @throws {BadDataError} it is gzip, and damaged. It stays open in the channel for a retry, unless `onBadData` is `quarantine`.
-   * @throws {KitUnavailableError} no server within `deadlineMs` at the beginning.
+   * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the file changed after a part of it was shipped; `KIT_LOGSHIP_FENCED`: another shipper
+   * has it now; `KIT_LOGSHIP_CHANNEL_CLOSED`; `KIT_LOGSHIP_TOO_LARGE`.
+   * @throws {BadDataError} the file is damaged gzip content. It stays open in the channel for a retry, unless `onBadData` is `quarantine`.
+   * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`.
    * @throws the error of the file system; `signal.reason` if `signal` aborts.
    */
   async add(path: string, options: ShipOptions = {}): Promise<ShippedFile> {
@@ -103,7 +110,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     return shipped;
   }
 
-  /** Resolves with undefined if the file is gone, or if another one has its name. */
+  /** Resolves with undefined if the file no longer exists, or if another one has its name. */
   async #add(
     found: LocalFile,
     { id, passThrough, signal }: Pick<ShipOptions, "id" | "passThrough" | "signal">,
@@ -129,8 +136,8 @@ export class Shipper extends LogObject<ShipperEvents> {
   }
 
   /**
-   * Ships the files of a directory, one after another; files that have been shipped are skipped. Throws like `add`; with `onBadData: "quarantine"` a
-   * file that cannot be shipped is reported by a `damaged` event, and the others are shipped. A file that vanishes meanwhile is left out.
+   * Ships the files of a directory, one after another. Skips files that have been shipped, and files that vanish meanwhile. Throws the
+   * errors of `add`. With `onBadData: "quarantine"`, a file that cannot be shipped emits `damaged`, and the others are shipped.
    */
   async addDirectory(directory: string, options: ShipDirectoryOptions = {}): Promise<ShippedFile[]> {
     const { match, order, dereference, passThrough, signal } = resolve("options", options, shipDirectoryRules);
@@ -160,11 +167,11 @@ export class Shipper extends LogObject<ShipperEvents> {
   }
 
   /**
-   * Ships the content of a stream, and resolves when it has ended and all of it is in the channel. The stream waits while the channel is at its
-   * limit. Throws like `add`, and the error of the stream. If the stream fails, a file with an `id` stays open in the channel for another call; a
-   * file without an `id` ends there, and receivers emit `damaged`.
+   * Ships the content of a stream, and resolves when it has ended and all of it is in the channel. The stream waits while the channel is at
+   * its limit. Throws the errors of `add`, and the stream's error. If the stream fails, a file with an `id` stays open in the channel for
+   * another call. A file without an `id` ends there, and receivers emit `damaged`.
    *
-   * @throws {LogshipError} `KIT_LOGSHIP_INTERRUPTED`: a failover lost what had been confirmed, and a stream cannot be read again.
+   * @throws {LogshipError} `KIT_LOGSHIP_INTERRUPTED`: a failover lost confirmed data, and a stream cannot be read again.
    */
   async send(
     name: string,
@@ -191,13 +198,15 @@ export class Shipper extends LogObject<ShipperEvents> {
   }
 
   /**
-   * Ships a log as it grows, through rotations that rename its file: first the rotated files, oldest first, then everything that is written, until
-   * `signal` aborts. A file is recognised under each of its names. Its tail is shipped before the next file begins, and then it is sealed. Another
-   * call, also in another process, continues where this one ended. Gzip files are left out, except one that has the rest of an open file, and those after
-   * it: they are shipped; one that is damaged is a `damaged` event.
+   * Ships a log as it grows, through rotations that rename its file, until `signal` aborts. It ships the rotated files first, oldest first,
+   * and then everything that is written. It recognizes a file under each of its names. When a file is rotated, kit ships its tail and seals
+   * it before it starts the next file. Another call, even in another process, continues where this one stopped.
    *
-   * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the log was truncated or written over; for a file that was rotated away it is an `error` event.
-   * @throws as `add`, except that it waits for a file at `path` if there is none.
+   * Gzip files are left out, with one exception: a gzip file that has the rest of an open file. kit ships this file and the gzip files
+   * after it. If one of them is damaged, it emits `damaged`.
+   *
+   * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the log was truncated or overwritten. For a rotated file this is an `error` event.
+   * @throws all errors of `add`, except that it waits for a file at `path` if there is none.
    */
   async follow(path: string, options: FollowOptions = {}): Promise<never> {
     const { rotated, quietMs, dereference, signal: ended } = resolve("options", options, followRules);
@@ -249,7 +258,10 @@ export class Shipper extends LogObject<ShipperEvents> {
     }
   }
 
-  /** A Node stream that ships everything written to it: it has finished when the file is sealed. Options and errors are those of `send`. */
+  /**
+   * Returns a Node stream that ships everything written to it. The stream has finished when the file is sealed. Options and errors are the
+   * same as for `send`.
+   */
   writable(name: string, options: Omit<ShipOptions, "name" | "passThrough"> = {}): Writable {
     const { signal } = resolve("options", { signal: options.signal }, sendRules);
     return writableTo(async (source, destroyed) => {
@@ -270,21 +282,23 @@ export class Shipper extends LogObject<ShipperEvents> {
     return Writable.toWeb(this.writable(name, options)) as WritableStream<Uint8Array | string>;
   }
 
-  /** Changes the limit of the channel, for all shippers. A limit below the current use admits nothing until enough has been freed. */
+  /** Changes the channel's limit for all shippers. A limit below the current use admits nothing until enough has been freed. */
   async setLimit(limitBytes: number): Promise<void> {
     this.#connection.life.assertOpen();
     await changeChannel(this.#connection, shipperRules.limitBytes.check("limitBytes", limitBytes) as number);
   }
 
-  /** Closes the channel for good: no further file can be opened, and receivers end behind the last file. Open files can still be finished. */
+  /**
+   * Closes the channel permanently: no more files can be opened, and receivers end after the last file. Open files can still be finished.
+   */
   async closeChannel(): Promise<void> {
     this.#connection.life.assertOpen();
     await changeChannel(this.#connection, "");
   }
 
   /**
-   * Deletes the channel with its files, and the results of its consumers. Its shippers and receivers reject. Chunks are deleted in steps; if this
-   * process dies in between, the channel stays closed, and another call finishes the deletion. The record of shipped files is deleted, too.
+   * Deletes the channel with its files, its record of shipped files, and its consumers' results. Its shippers and receivers reject. Chunks
+   * are deleted in steps. If this process dies before the last step, the channel stays closed, and another call finishes the deletion.
    */
   async deleteChannel(): Promise<void> {
     this.#connection.life.assertOpen();
@@ -292,9 +306,9 @@ export class Shipper extends LogObject<ShipperEvents> {
   }
 
   /**
-   * Removes a consumer from the channel for good: nothing waits for it any longer, and its results stay. Its process rejects with
-   * `KIT_LOGSHIP_DROPPED`, and so does each later one of this name, since the results lack the lines that it had not processed. Resolves with whether
-   * there was such a consumer.
+   * Removes a consumer from the channel permanently: nothing waits for it any longer, and its results stay. Its process rejects with
+   * `KIT_LOGSHIP_DROPPED`, and so does each later process with this name, because the results lack the unprocessed lines. Resolves with
+   * whether there was such a consumer.
    */
   async removeConsumer(name: string): Promise<boolean> {
     this.#connection.life.assertOpen();
@@ -302,16 +316,16 @@ export class Shipper extends LogObject<ShipperEvents> {
   }
 
   /**
-   * Ends open files to which nothing was committed for `silentMs`; a stream without `id` leaves one when its process dies. Receivers read the
-   * committed part, and emit `damaged`. A shipper that was only paused rejects with `KIT_LOGSHIP_FENCED`; its source can be shipped again as another
-   * file. Resolves with the names of the files.
+   * Ends open files to which nothing was committed for `silentMs` milliseconds. A stream without `id` leaves such a file when its process
+   * dies. Receivers read the committed part, and emit `damaged`. A shipper that was only paused rejects with `KIT_LOGSHIP_FENCED`; you can
+   * ship its source again as another file. Resolves with the names of the files.
    */
   async endAbandoned(silentMs: number): Promise<string[]> {
     this.#connection.life.assertOpen();
     return await endAbandoned(this.#connection, silentMs);
   }
 
-  /** The channel at one instant; null if there is none yet. */
+  /** The channel at one instant, or null if it does not exist yet. */
   async status(): Promise<ChannelStatus | null> {
     return await statusOf(this.#connection);
   }
@@ -359,12 +373,12 @@ export class Shipper extends LogObject<ShipperEvents> {
 }
 
 /**
- * Makes a shipper: it puts files and streams into a channel in Redis, under a memory limit for all shippers of the channel together. Each consumer of
- * the channel gets everything; see `createReceiver`.
+ * Creates a shipper. It ships files and streams into a channel in Redis, under one memory limit for all of the channel's shippers. Each
+ * consumer of the channel gets everything; see `createReceiver`.
  *
- * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed and never closed.
+ * `redis` is a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes it.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the name of the channel cannot be a key.
  *
  * @example

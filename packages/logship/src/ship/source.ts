@@ -2,10 +2,10 @@ import { readGzip } from "../bytes/gzip.js";
 import type { LocalFile, OpenFile } from "../bytes/files.js";
 import type { Codec } from "../scripts/index.js";
 
-/** Any source of bytes, or of text, which is sent as UTF-8: a Node or web stream, a generator. */
+/** Any source of bytes or text: a Node or web stream, or a generator. Text is sent as UTF-8. */
 export type ByteSource = AsyncIterable<Uint8Array | string> | ReadableStream<Uint8Array | string>;
 
-/** One source, and how it is read from its beginning. */
+/** One source, and how to read it from its start. */
 export interface Source {
   readonly id: string;
   readonly name: string;
@@ -14,11 +14,11 @@ export interface Source {
   read(): AsyncIterable<Uint8Array | string>;
   /** Whether `read` can be called again. */
   readonly isRepeatable: boolean;
-  /** Whether its call has opened another source before: then the call waits out an outage even at the first command. */
+  /** Whether its call has opened another source before: then the call waits out an outage even for the first command. */
   readonly isFurther?: boolean;
   /** Whether no other call can have the same identity. */
   readonly isNameless?: boolean;
-  /** Bytes of the source that have been read, if the shipped text differs because the source is inflated. */
+  /** Bytes of the source that have been read; only if the shipped text differs because the source is inflated. */
   readonly at?: () => number;
 }
 
@@ -45,7 +45,7 @@ export const fileSource = (file: LocalFile, opened: OpenFile, id: string, wanted
   };
 };
 
-/** The bytes of one value of a source, in the same memory where possible. */
+/** The bytes of one value of a source, in the same memory if possible. */
 export const bytesOf = (given: Uint8Array | string): Buffer =>
   typeof given === "string" ? utf8Of(given) : Buffer.from(given.buffer, given.byteOffset, given.byteLength);
 

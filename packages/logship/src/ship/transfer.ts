@@ -21,7 +21,7 @@ export interface ShipProgress {
   /** Stored bytes committed. */
   readonly storedBytes: number;
   readonly lines: number;
-  /** Committed bytes of the source, and its size; the size of a stream is not known. */
+  /** Committed bytes of the source, and its size. The size of a stream is unknown. */
   readonly doneBytes: number;
   readonly totalBytes: number | undefined;
 }
@@ -35,7 +35,7 @@ export interface ShippedFile {
   readonly storedBytes: number;
   /** Line feeds; 0 for passed-through gzip content. */
   readonly lines: number;
-  /** SHA-256 of the text, or of the stored bytes of passed-through gzip content; hexadecimal. */
+  /** SHA-256 in hexadecimal, of the text, or of the stored bytes of passed-through gzip content. */
   readonly sha256: string;
   /** Whether it had been shipped before this call. */
   readonly wasShipped: boolean;
@@ -48,7 +48,7 @@ export interface TransferEvents extends SpaceEvents {
   readonly progress: (fact: ShipProgress) => void;
 }
 
-/** Ships a source to its end, and seals its file. After a loss of confirmed data it begins again, if the source can be read again. */
+/** Ships a source to its end, and seals its file. After a loss of confirmed data it starts again, if the source can be read again. */
 export const transfer = async (source: Source, how: Shipping, events: TransferEvents): Promise<ShippedFile> => {
   const { connection, settings, signal } = how;
   for (let hasBegun = source.isFurther; ; hasBegun = true) {
@@ -80,7 +80,7 @@ const uploadOf = (source: Source, how: Shipping, events: TransferEvents): Upload
   return new Upload(how, { source: id, name, codec, total }, { ...events, committed });
 };
 
-/** Reads a source from its beginning: compares the part that is committed, and ships the rest. */
+/** Reads a source from its start, compares the committed part, and ships the rest. */
 const shipRest = async (source: Source, upload: Upload, { settings, signal }: Shipping): Promise<ShippedFile> => {
   const { name } = source;
   // A file keeps the codec with which it was begun, whatever the options are now.
@@ -131,7 +131,7 @@ const shipRest = async (source: Source, upload: Upload, { settings, signal }: Sh
   return { id: upload.opened.id, name, textBytes, storedBytes, lines, sha256, wasShipped: false };
 };
 
-/** Without an identity of its caller's the same call ships another file, and the first one may stay open. */
+/** If the caller gave no identity, the same call would ship another file, and the first one may stay open. */
 const refusedFor =
   ({ isNameless }: Source) =>
   (error: unknown): never => {
@@ -139,7 +139,7 @@ const refusedFor =
     throw new KitUnknownOutcomeError(error.message, undefined, error.cause);
   };
 
-/** The reason to end the file where it is, so that it holds up nothing behind it; undefined if another call can continue it. */
+/** The reason to end the file at its current position, so that it holds up no later files. Undefined if another call can continue it. */
 const faultOf = ({ isNameless }: Source, { onBadData }: ResolvedShipper, error: unknown): string | undefined => {
   if (onBadData === "quarantine" && isAboutContent(error)) return error.code;
   // No other call can have the identity that was generated for it.

@@ -19,21 +19,21 @@ export interface CommittedPart {
   textBytes: number;
   storedBytes: number;
   lines: number;
-  /** Bytes of the source that were framed into it, and their CRC-32. */
+  /** Bytes of the source that were framed into this part, and their CRC-32. */
   fed: number;
   crc: number;
 }
 
 /**
- * One source on its way into the channel: writes chunks under a reservation, and commits them in order. Chunks are kept until they are committed, so
- * that a lost reply, an expired reservation or a failover costs only writing them again.
+ * Uploads one source into the channel: it writes chunks under a reservation, and commits them in order. Chunks are kept until they are
+ * committed. So after a lost reply, an expired reservation or a failover they are only written again.
  */
 export class Upload {
   readonly #how: Shipping;
   readonly #commands: UploadCommands;
   readonly #reservation: Reservation;
   readonly #events: UploadEvents;
-  /** Half of the window is sent at once, so that the source is read and the other half written while the server works. */
+  /** Half of the window is sent at the same time. So the source is read and the other half written while the server works. */
   readonly #half: number;
   #opened!: Opened;
   #committed!: CommittedPart;
@@ -70,13 +70,13 @@ export class Upload {
     return this.#opened;
   }
 
-  /** Writes and commits chunks; resolves when the last ones are under way. */
+  /** Writes and commits chunks. Resolves when the last ones are in flight. */
   async add(chunks: readonly Chunk[]): Promise<void> {
     for (const chunk of chunks) this.#held.push(this.#heldOf(chunk));
     await this.#surviving(() => this.#write());
   }
 
-  /** Resolves when everything is committed: without further chunks nothing else would notice that a commit failed. */
+  /** Resolves when everything is committed. Without further chunks, nothing else would notice a failed commit. */
   async settle(): Promise<void> {
     await this.#surviving(async () => {
       await this.#write();
@@ -84,7 +84,7 @@ export class Upload {
     });
   }
 
-  /** Ends the file, once everything is committed. */
+  /** Ends the file when everything is committed. */
   async seal(sha256: string): Promise<void> {
     await this.#surviving(async () => {
       await this.#write();
@@ -95,13 +95,13 @@ export class Upload {
     });
   }
 
-  /** Ends the file as it is in the channel, since its source cannot be read to its end. Best effort: the file may stay open. */
+  /** Ends the file with its current chunks, because its source cannot be read to its end. Best effort: the file may stay open. */
   async breakOff(fault: string): Promise<void> {
     await this.#committing.catch(() => undefined);
     await this.#commands.breakOff(this.#opened, fault);
   }
 
-  /** Returns the reservation, so that others need not wait for its expiry. Best effort. */
+  /** Returns the reservation, so that other shippers need not wait for its expiry. Best effort. */
   async leave(): Promise<void> {
     await this.#committing.catch(() => undefined);
     await this.#commands.leave(this.#opened, this.#held);
@@ -111,7 +111,7 @@ export class Upload {
     return { chunk, part: `${String(this.#opened.id)}-${this.#opened.fence}-${newToken()}` };
   }
 
-  /** Runs a step; after a transient error it opens the file again and compares. */
+  /** Runs a step. After a transient error it opens the file again and compares. */
   async #surviving(step: () => Promise<void>): Promise<void> {
     let isBroken = false;
     const { connection, signal } = this.#how;
@@ -126,7 +126,7 @@ export class Upload {
     }, signal);
   }
 
-  /** After this only chunks that the server does not have are held. */
+  /** After this, the upload holds only chunks that the server does not have. */
   async #recover(): Promise<void> {
     await this.#committing.catch(() => undefined);
     this.#committing = Promise.resolve();
@@ -173,7 +173,7 @@ export class Upload {
     }
   }
 
-  /** Commits chunks once they are stored and the commit before has ended. */
+  /** Commits chunks when they are stored and the previous commit has finished. */
   async #commit(some: readonly Held[], stored: Promise<unknown>, before: Promise<void>): Promise<void> {
     await Promise.all([stored, before]);
     const { chunks: first, crc: crcBefore } = this.#committed;

@@ -1,7 +1,7 @@
 import { PassThrough, Writable } from "node:stream";
 
 /**
- * A stream whose content `send` reads as it is written. It finishes when `send` has resolved, and fails as `send` does. If the
+ * A stream whose content `send` reads as it is written. It finishes when `send` has resolved, and fails with the error of `send`. If the
  * stream is destroyed, `signal` aborts and the source throws, so that cut content never counts as a whole file.
  */
 export const writableTo = (

@@ -6,9 +6,9 @@ import { semaphoreKeys } from "../keys.js";
 /** A semaphore at one instant; what `kit inspect semaphore NAME --json` prints. */
 interface SemaphoreReport extends Omit<SemaphoreInspection, "permits" | "free"> {
   readonly semaphore: string;
-  /** The tenant whose use this is; only if one was given. */
+  /** The tenant that this report covers; only if one was given. */
   readonly tenant?: string;
-  /** The limit; null, as is `free`, when no limit is stored: the semaphore was not used for a week. */
+  /** The limit. It is null, like `free`, if no limit is stored because the semaphore was not used for a week. */
   readonly permits: number | null;
   readonly free: number | null;
 }

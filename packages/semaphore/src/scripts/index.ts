@@ -21,7 +21,7 @@ const semaphoreKeys = ["permits", "meta", "queue", "ready", "waiters"] as const;
 
 /** The semaphore's state in a reply. */
 export interface Usage extends Seen, Limits {
-  /** By weight, including permits that have ended and are not dropped yet. */
+  /** The weight in use, including permits that have ended and are not dropped yet. */
   readonly used: number;
 }
 
@@ -30,7 +30,7 @@ const limitsOf = (permits: unknown, perTenant: unknown): Limits => ({
   permitsPerTenant: Number(perTenant) === -1 ? undefined : Number(perTenant),
 });
 
-/** The stored limits of a reply; undefined: they are the caller's. */
+/** The stored limits of a reply. Undefined if they equal the caller's. */
 type Limited<T> = T & { readonly limits?: Limits | undefined };
 
 /** The weight of the acquire is above the limits. */
@@ -39,7 +39,7 @@ interface TooHeavy extends Limits {
   readonly now: number;
 }
 
-/** It looked full, but permits that have ended are left to drop: call again. */
+/** The semaphore looked full, but some ended permits were not dropped yet: call again. */
 interface Unsettled {
   readonly state: "unsettled";
 }
@@ -121,9 +121,9 @@ export const heartbeat = defineScript({
 });
 
 /**
- * The progress of a change of the limits. With `from`, the tenants from there on are not re-evaluated yet. Otherwise all
- * are, and `isMore` says whether there is more to grant. `refused`: nothing was
- * done, since the command came late, or a change that was requested later is stored.
+ * The progress of a change of the limits. With `from`, this tenant and the following ones are not re-evaluated yet. Without it, all are,
+ * and `isMore` is true if there is more to grant. With `refused`, nothing was done: the command came late, or a change that was requested
+ * later is stored.
  */
 export type Resized =
   | { readonly from: string }
@@ -152,9 +152,9 @@ export interface PermitRecord {
 
 /** The state of one semaphore. */
 export interface InspectReply {
-  /** Undefined: it was not used for a week. */
+  /** Undefined if the semaphore was not used for a week. */
   readonly limits: Limits | undefined;
-  /** The use of the given tenant. */
+  /** The weight in use by the given tenant. */
   readonly used: number;
   readonly usedByAll: number;
   readonly waiting: number;

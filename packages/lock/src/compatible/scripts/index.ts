@@ -3,11 +3,11 @@ import { releaseReply } from "@kit/core/leasing";
 import acquireSource from "./acquire.lua";
 import releaseSource from "./release.lua";
 
-/** The outcome of a try; `now` is the server's, in epoch milliseconds. */
+/** The outcome of a try. `now` is the server's time, in epoch milliseconds. */
 export interface AcquireReply {
   readonly state: "granted" | "held" | "late";
   readonly now: number;
-  /** Of the lease, whoever has it; -1 when it has no end. */
+  /** Time left of the current lease, whether it is ours or not; -1 when it has no end. */
   readonly msLeft: number;
 }
 

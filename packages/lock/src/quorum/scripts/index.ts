@@ -9,7 +9,7 @@ import serverSource from "./server.lua";
 export interface Stored {
   readonly token: string;
   readonly holder: string;
-  /** Infinity: it has no end. */
+  /** Infinity if the lease has no end. */
   readonly msLeft: number;
 }
 
@@ -20,7 +20,7 @@ const storedOf = (value: unknown, msLeft: unknown): Stored => {
   return { token: text.slice(0, bar), holder: text.slice(bar + 1), msLeft: left === -1 ? Infinity : left };
 };
 
-/** The facts that a server has told of itself: its run id, if it could, and its age in milliseconds; undefined if it was not asked. */
+/** What a server reported about itself: its run id, if it could, and its age in milliseconds. Undefined if it was not asked. */
 export interface ServerFacts {
   readonly runId: string | undefined;
   readonly ageMs: number;
@@ -32,7 +32,7 @@ const factsOf = (value: unknown): ServerFacts | undefined => {
   return ageMs === undefined ? { runId: undefined, ageMs: Infinity } : { runId, ageMs: Number(ageMs) };
 };
 
-/** The reply of a server that votes. `now` is its clock's, in epoch milliseconds. */
+/** The reply of a server that votes. `now` is the time of its clock, in epoch milliseconds. */
 export interface Voted {
   readonly now: number;
   readonly server: ServerFacts | undefined;
@@ -90,7 +90,7 @@ export const release = defineScript({
   reply: (raw): boolean => Number(raw) === 1,
 });
 
-/** Reads the lease on one server; null: nobody has it. */
+/** Reads the lease on one server, or null if there is none. */
 export const inspect = defineScript({
   name: "lock.quorum.inspect",
   source: inspectSource,

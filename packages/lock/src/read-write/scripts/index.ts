@@ -34,7 +34,7 @@ const parseRecord = (value: unknown): LeaseRecord => {
   return { mode: text.startsWith("r") ? "read" : "write", holder: text.slice(text.indexOf("|", 2) + 1) };
 };
 
-/** The state in a reply: the lease that ends last. `msLeft` is -2 when nobody holds the lock. */
+/** The state in a reply: the lease that ends last. `msLeft` is -2 if the lock has no holder. */
 export interface Held extends Seen {
   readonly owner: LeaseRecord | null;
 }
@@ -114,7 +114,7 @@ export const downgrade = defineScript({
   reply: (raw): boolean => Number(raw) === 1,
 });
 
-/** A writer's fencing token; or others read, too; or the lease is gone. */
+/** A writer's fencing token; or there are other readers; or the lease has ended. */
 export type UpgradeReply = { readonly fencingToken: string } | "shared" | "gone";
 
 /** Makes a reader's lease a writer's, if it is the only one. */
@@ -133,7 +133,7 @@ export const upgrade = defineScript({
 /** The state of one lock. */
 export interface InspectReply {
   readonly fencingToken: string | null;
-  /** How many hold it, and how many wait. */
+  /** The number of holders, and the number of waiters. */
   readonly holding: number;
   readonly waiting: number;
   /** The leases that end last. */
