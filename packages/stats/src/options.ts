@@ -100,7 +100,7 @@ interface MetricOptions<Names extends string> {
    */
   readonly maxSeries?: number | undefined;
   /**
-   * The handling of an amount whose reply is lost.
+   * What happens to an amount whose reply is lost.
    *
    * @default that of the statistics object
    */
@@ -238,7 +238,7 @@ export interface MessagesOptions {
    */
   readonly maxTextBytes?: number | undefined;
   /**
-   * The handling of a message whose reply is lost.
+   * What happens to a message whose reply is lost.
    *
    * @default that of the statistics object
    */
@@ -413,7 +413,7 @@ export type ExpositionScope = "shared" | "local";
 /** Scope and format of an exposition. */
 export interface ExposeOptions {
   /**
-   * The text format: that of Prometheus, or OpenMetrics.
+   * The text format: Prometheus or OpenMetrics.
    *
    * @default "prometheus"
    */

@@ -7,14 +7,14 @@ import type { RangeOptions } from "../time/buckets.js";
 import { type CounterBucket, type CounterDay, CounterSeries } from "./series.js";
 
 /**
- * A named total that only grows, kept for every set of label values, and by time at several precisions. Made by
- * `stats.counter()`. Each method takes the labels first, if the counter has any.
+ * A named total that only grows. It is kept for each set of label values, and for slices of time at several precisions.
+ * Create it with `stats.counter()`. If the counter has labels, pass them as the first argument of each method.
  */
 export class Counter<Names extends string = never> extends Metric<Names, CounterSeries> {
   /** @internal */
   readonly settings: CounterSettings;
 
-  /** Only this package calls it. */
+  /** For this package only: use `stats.counter()`. */
   constructor(name: string, settings: CounterSettings, shared: Shared) {
     super(name, settings, shared, (id) => new CounterSeries(id, settings, shared));
     this.settings = settings;

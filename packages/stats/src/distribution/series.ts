@@ -73,10 +73,10 @@ export class DistributionSeries {
   }
 
   /**
-   * Counts a value, and returns at once: it is sent within `flushMs`, merged with others.
+   * Counts a value and returns immediately. The value is sent within `flushMs`, merged with other values.
    *
-   * Nothing is thrown for values that cannot be counted: a full buffer, an instant too far ahead, or a closed object is
-   * reported by the event `dropped`. A process that is killed loses what it had not sent.
+   * A value that cannot be counted does not throw: the buffer is full, `at` is too far ahead, or the object is closed. The
+   * event `dropped` reports it. A process that is killed loses the values that it has not sent.
    *
    * @throws {TypeError | RangeError} `value` is no finite number, or an option is invalid.
    */

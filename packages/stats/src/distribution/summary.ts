@@ -32,11 +32,12 @@ export class Summary {
   }
 
   /**
-   * The least value that a share `q` of the values does not exceed: of `count` values in order the one at `ceil(q * count)`.
-   * The answer is within 1.09 % of it, over any nine decades of values; see {@link accurateAbove}. NaN without values.
+   * Returns the smallest value that at least a share `q` of the values does not exceed. Of `count` sorted values, that is
+   * number `ceil(q * count)`. The answer is within 1.09 % of it, over any nine decades of values; see {@link accurateAbove}.
+   * NaN without values.
    *
    * @throws {RangeError} `q` is not from 0 to 1.
-   * @throws {TypeError} this summary has no sketch, as those of `record()`.
+   * @throws {TypeError} this summary has no sketch, such as a summary from `record()`.
    */
   quantile(q: number): number {
     if (!(q >= 0 && q <= 1)) throw new RangeError(`Expected \`q\` to be from 0 to 1, got ${String(q)}`);

@@ -8,7 +8,7 @@ export interface Entry {
   /** When it was logged, epoch milliseconds by the server's clock. */
   readonly at: number;
   readonly level: Level;
-  /** The number that was passed, or that of the level. */
+  /** The number that was passed, or the level's number. */
   readonly severity: number;
   readonly text: string;
   readonly fields: Readonly<Record<string, unknown>>;

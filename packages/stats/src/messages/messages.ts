@@ -52,10 +52,10 @@ export class Messages {
   }
 
   /**
-   * Stores a message and counts it, in one step at the server; returns at once, and sends within `flushMs`.
+   * Stores a message and counts it, in one step on the server. It returns immediately; the message is sent within `flushMs`.
    *
-   * `level` is a name, or a number: 45 is stored with `warn` (40), as 45. Under a flood the last `keepEntries` of a level are
-   * sent, and all are counted. A message that does not fit into the buffer is reported by the event `dropped`.
+   * `level` is a name or a number: 45 is stored with `warn` (40), as 45. During a flood, all messages of a level are counted,
+   * but only its last `keepEntries` are sent. If a message does not fit into the buffer, the event `dropped` reports it.
    *
    * @throws {TypeError | RangeError} an argument is invalid.
    */
