@@ -29,8 +29,8 @@ export interface News<Body> {
   /** Chats that the member has left, or was removed from, since the token was made. */
   readonly left: readonly string[];
   /**
-   * With `positions`, those that moved since the token was made: the member's own, and in chats with `receipts` those of all
-   * members. In the order of moving: a later one of the same member and chat replaces an earlier one.
+   * With `positions`: the positions that moved since the token was made. These are the member's own, and in chats with `receipts` the
+   * positions of all members. They are in the order of moving: a later position of the same member and chat replaces an earlier one.
    */
   readonly positions: readonly MovedPosition[];
   /** Whether there is more to fetch now. */
@@ -58,7 +58,7 @@ const mostDelivered = 1_000;
 /** Of how many chats that the member has left a listener keeps the epoch. */
 const mostLeft = 1_000;
 
-/** The most chats that one script reads: Lua takes no more than about 8,000 operands at once. */
+/** The maximum number of chats that one script reads: Lua accepts only about 8,000 operands in one call. */
 const mostRead = 1_000;
 
 /** What a look found in a shard. With an error nothing was read. */
@@ -112,7 +112,8 @@ export class Reader<Body> {
   }
 
   /**
-   * Finds the chats that may have news, shard by shard; with `names`, all chats of the member, too. Skips lost shards, unless all are.
+   * Finds the chats that may have news, shard by shard. With `names`, it returns all chats of the member as well. Skips lost shards,
+   * unless all are lost.
    *
    * @throws {KitError} no shard answered, or one refused.
    */
@@ -304,8 +305,8 @@ export class Reader<Body> {
   }
 
   /**
-   * Forgets a chat that the member has left. A listener keeps the epoch of the newest of them: a chat that is made anew has another
-   * one. It begins with what the member may see then.
+   * Forgets a chat that the member has left. A listener keeps the epoch of the newest forgotten chat, because a chat that is created
+   * again has another epoch. It then starts with what the member may see.
    */
   #forget(chat: string): void {
     const { delivered } = this.position;
