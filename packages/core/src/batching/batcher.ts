@@ -4,31 +4,31 @@ import { atDeadline, Deadline, inTime, onAbort } from "../toolkit/index.js";
 /** How items become calls. */
 export interface BatcherOptions<Item, Result> {
   /**
-   * Sends one batch, and resolves with one result an item, in their order. An `Error` among the results rejects that item
-   * alone; a rejection rejects all items of the batch. `deadline` is that of the youngest item.
+   * Sends one batch, and resolves with one result per item, in the same order. An `Error` among the results rejects only that item.
+   * A rejection rejects all items of the batch. `deadline` is the youngest item's deadline.
    */
   readonly send: (items: readonly Item[], deadline: Deadline) => Promise<readonly (Result | Error)[]>;
   /** How long an item may take from `add` to its result, in milliseconds. */
   readonly deadlineMs: number;
   /**
-   * The error of an item at its deadline. `wasSent`: it may have had its effect. `stall`: the part of the message that names
-   * the stall of the event loop in which the deadline passed; else empty.
+   * The error for an item at its deadline. `wasSent`: the item may have had its effect. `stall`: the part of the message about the
+   * stall of the event loop in which the deadline passed, or empty.
    */
   readonly late: (item: Item, wasSent: boolean, stall: string) => Error;
-  /** The error of an item for which there is no room. */
+  /** The error for an item if there is no room. */
   readonly full: (item: Item) => Error;
-  /** The name of the owner, for the beginning of a sentence: `Queue "mail"`. */
+  /** The name of the owner, for the start of a sentence: `Queue "mail"`. */
   readonly owner: string;
-  /** No batch has more items. */
+  /** The maximum number of items in a batch. */
   readonly maxItems: number;
-  /** No batch has more bytes, unless a single item has. */
+  /** The maximum size of a batch, in bytes. A single larger item is sent alone. */
   readonly maxBytes: number;
   readonly sizeOf: (item: Item) => number;
-  /** At most this many items wait to be sent. */
+  /** The maximum number of items that wait to be sent. */
   readonly maxPending: number;
   /**
-   * How long the first item of a batch waits for others while no call is in flight, in milliseconds. 0: only for those that
-   * are added in the same turn of the event loop.
+   * How long the first item of a batch waits for others while no call is in flight, in milliseconds. 0: only for items that are
+   * added in the same turn of the event loop.
    */
   readonly delayMs: number;
 }
@@ -39,25 +39,26 @@ interface Entry<Item, Result> {
   readonly deadline: Deadline;
   readonly resolve: (result: Result) => void;
   readonly reject: (error: unknown) => void;
-  /** Counts all items from 1. */
+  /** Counts all items, starting at 1. */
   readonly number: number;
   stopListening: (() => void) | undefined;
   state: "waiting" | "sent" | "settled";
 }
 
 /**
- * Sends items together while a call is in flight: at low load each goes at once and alone, at high load the batches grow
- * by themselves. One call at a time, so items arrive at the server in the order in which they were added.
+ * Collects items while a call is in flight, and sends them together. At low load each item is sent immediately and alone; at high
+ * load the batches grow by themselves. Only one call is in flight, so items arrive at the server in the order in which they were
+ * added.
  *
- * Each item settles by `deadlineMs`, also in an outage: one that was not sent by then never is.
+ * Each item settles by `deadlineMs`, even in an outage. An item that was not sent by then is never sent.
  */
 export class Batcher<Item, Result> {
   readonly #options: BatcherOptions<Item, Result>;
-  /** Not sent yet, oldest first, from `#first` on; cancelled ones among them. */
+  /** Items that are not sent yet, oldest first, starting at `#first`. Includes cancelled items. */
   #pending: Entry<Item, Result>[] = [];
   #first = 0;
   #waiting = 0;
-  /** The batch under way; undefined: there is none. */
+  /** The batch in flight, or undefined if there is none. */
   #inFlight: readonly Entry<Item, Result>[] | undefined;
   /** The number of the last item that was added, and of the last item whose batch has settled. */
   #lastAdded = 0;
@@ -66,7 +67,7 @@ export class Batcher<Item, Result> {
   #isClosed = false;
   #cancelDelay: (() => void) | undefined;
   #cancelLate: (() => void) | undefined;
-  /** When the next look for late items is; Infinity: there is none. */
+  /** When the next look for late items is, or Infinity if there is none. */
   #lateAt = Infinity;
   readonly #flushes: { readonly upTo: number; readonly resolve: () => void }[] = [];
 
@@ -82,8 +83,8 @@ export class Batcher<Item, Result> {
   /**
    * Resolves with the item's result.
    *
-   * @throws the item's own error, that of its batch, `late`, `full`, or `signal.reason`: an item that was not sent yet is never
-   *   sent; the result of a sent one is ignored.
+   * @throws the item's own error, its batch's error, `late`, `full`, or `signal.reason`. If the signal aborts, an item that was not
+   * sent yet is never sent, and the result of a sent item is ignored.
    * @throws {KitClosedError} after `close()`.
    */
   add(item: Item, signal?: AbortSignal): Promise<Result> {
@@ -110,7 +111,7 @@ export class Batcher<Item, Result> {
     });
   }
 
-  /** Sends without the delay; resolves once every item added before has settled. */
+  /** Sends without the delay. Resolves once every item added before has settled. */
   async flush(): Promise<void> {
     if (this.#lastLanded === this.#lastAdded) return;
     const landed = new Promise<void>((resolve) => this.#flushes.push({ upTo: this.#lastAdded, resolve }));
@@ -118,7 +119,7 @@ export class Batcher<Item, Result> {
     await landed;
   }
 
-  /** Refuses further items, and waits until `deadline` for those that it has. The rest then rejects with `KitClosedError`. */
+  /** Rejects further items, and waits until `deadline` for the items it has. The rest then rejects with `KitClosedError`. */
   async close(deadline: Deadline): Promise<void> {
     this.#isClosed = true;
     await inTime(this.flush(), { deadline });
@@ -210,7 +211,10 @@ export class Batcher<Item, Result> {
     }
   }
 
-  /** One timer for all, since deadlines come in the order of the items, but for those that a stall of the event loop postponed. */
+  /**
+   * Uses one timer for all items, because deadlines are in the order of the items, except those that a stall of the event loop
+   * postponed.
+   */
   #watchLate(): void {
     if (this.#lateAt < Infinity) return;
     const oldest =
@@ -218,7 +222,7 @@ export class Batcher<Item, Result> {
     if (oldest) this.#lookAt(oldest.deadline.at);
   }
 
-  /** Looks for late items at this instant, unless it looks before; and then at the next deadline. */
+  /** Looks for late items at this instant, unless an earlier look is planned. Then plans a look at the next deadline. */
   #lookAt(at: number): void {
     if (at >= this.#lateAt) return;
     this.#cancelLate?.();
@@ -245,7 +249,7 @@ export class Batcher<Item, Result> {
     if (this.#settle(entry)) entry.reject(error);
   }
 
-  /** Whether it had not settled before. */
+  /** Returns whether it had not settled before. */
   #settle(entry: Entry<Item, Result>): boolean {
     if (entry.state === "settled") return false;
     if (entry.state === "waiting") this.#waiting--;

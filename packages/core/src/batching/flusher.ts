@@ -1,18 +1,20 @@
 import { type Deadline, detachedTimeout, inTime } from "../toolkit/index.js";
 
-/** When a local aggregate is written. */
+/** When to write a local aggregate. */
 export interface FlusherOptions {
-  /** Writes the aggregate. On failure it keeps the rest, and rejects. */
+  /** Writes the aggregate. On failure, keep the rest and reject. */
   readonly flush: () => Promise<void>;
-  /** How long after its first change the aggregate is written, in milliseconds; after a failure, how long until the next try. */
+  /**
+   * How long after its first change the aggregate is written, in milliseconds. Also the wait before the next try after a failure.
+   */
   readonly everyMs: number;
-  /** A flush failed that no caller waits for. */
+  /** Called when a flush fails and no caller waits for it. */
   readonly onError: (error: unknown) => void;
 }
 
 /**
- * Decides when an aggregate in local memory is written: one flush at a time, some time after the first change, at once on
- * request. Its timer does not keep a process alive: call `close()` so that no change is lost.
+ * Decides when to write an aggregate in local memory: some time after its first change, or immediately on request. Only one flush
+ * runs at a time. The timer does not keep a process alive, so call `close()` to lose no change.
  */
 export class Flusher {
   readonly #options: FlusherOptions;
@@ -25,7 +27,7 @@ export class Flusher {
     this.#options = options;
   }
 
-  /** The aggregate changed: it is flushed within `everyMs`, with all changes until then. */
+  /** Call this when the aggregate has changed. It is flushed within `everyMs`, with all changes until then. */
   changed(): void {
     if (this.#timer || this.#isClosed) return;
     this.#timer = detachedTimeout(() => {
@@ -52,9 +54,9 @@ export class Flusher {
   }
 
   /**
-   * Flushes once more, and ends the timer. Later changes are flushed only by `now()`.
+   * Flushes again, and ends the timer. After that, only `now()` flushes changes.
    *
-   * Resolves at `deadline` at the latest, with whether everything was written.
+   * Resolves by `deadline`, with whether everything was written.
    */
   async close(deadline: Deadline): Promise<boolean> {
     this.#isClosed = true;

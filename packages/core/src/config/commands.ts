@@ -4,7 +4,7 @@ import { type ConfigKeys, configKeys } from "./keys.js";
 import type { ConfigSettings, Question, ResolvedWrite } from "./options.js";
 import * as scripts from "./scripts.js";
 
-/** One entry on one client: every command that configuration sends goes through here. */
+/** One entry on one client. Every command that configuration sends goes through this class. */
 export class ConfigCommands {
   readonly name: string;
   readonly settings: ConfigSettings;

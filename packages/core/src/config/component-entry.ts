@@ -2,20 +2,20 @@ import { connect, type Connection, KitError } from "../index.js";
 import { Deadline, isReplyError, reading, serverError, withContext } from "../toolkit/index.js";
 import { ownSchema, type StandardSchema } from "./schema.js";
 
-/** The entry of a component, unless it has a schema of its own. */
+/** The entry of a component, unless the component has a custom schema. */
 export interface ComponentEntry {
-  /** As for `connect()`, but with a host, and without a password: passwords are not stored in Redis. */
+  /** An address as for `connect()`, but it must have a host and no password: passwords are not stored in Redis. */
   readonly url: string;
-  /** The name under which `secrets` gives the password. */
+  /** The name that `secrets` receives to look up the password. */
   readonly secret?: string | undefined;
 }
 
-/** The arguments of `open` besides the entry. */
+/** The second argument of `open`. */
 export interface OpenContext {
   /**
-   * A secret by its name.
+   * Returns a secret by its name.
    *
-   * @throws {ComponentRefusedError} it is not known.
+   * @throws {ComponentRefusedError} there is no such secret.
    */
   readonly secret: (name: string) => Promise<string>;
   /** Aborts when the connection is no longer needed. */
@@ -45,7 +45,7 @@ const issueOfUrl = (given: unknown): string | undefined => {
     : "expected an address with a host, as redis://host:6379/0, and nothing behind a question mark";
 };
 
-/** The schema of an entry, unless its component has its own. */
+/** The schema of an entry, unless its component has a custom schema. */
 export const entrySchema: StandardSchema<ComponentEntry, ComponentEntry> = ownSchema<ComponentEntry>((value) => {
   if (typeof value !== "object" || value === null) return { issues: [{ message: "expected an object" }] };
   const { url: address, secret, ...rest } = value as Record<string, unknown>;
@@ -59,7 +59,7 @@ export const entrySchema: StandardSchema<ComponentEntry, ComponentEntry> = ownSc
 
 const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?$/i;
 
-/** Whether what is sent to an address can be read by nobody else on the network. */
+/** Whether data sent to an address is protected from other readers on the network. */
 const isPrivate = (address: string): boolean =>
   /^(?:rediss|unix)/i.test(address) ||
   (url.exec(address)?.groups?.["hosts"] ?? "").split(",").every((one) => loopback.test(one));

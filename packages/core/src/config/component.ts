@@ -37,8 +37,8 @@ import { type Content, type StandardSchema } from "./schema.js";
 import { limitOf, Waiters } from "./waiters.js";
 
 /**
- * Returns a secret by its name. `url` is the address that receives it, or undefined if entries have a schema of their own without
- * a `url`.
+ * Returns a secret by its name. `url` is the address that receives the secret. It is undefined if your own schema's entries have no
+ * `url`.
  */
 export type Secrets = (
   name: string,
@@ -48,28 +48,28 @@ export type Secrets = (
 /** Options of every component. */
 interface CommonOptions extends WatchOptions {
   /**
-   * Returns a secret by the name in the entry; undefined: there is none. Anyone who may write the entry chooses both the name
-   * and the address that receives the secret, so return each secret only for addresses that you know.
+   * Returns a secret by the name in the entry, or undefined if there is none. Anyone who may write the entry chooses both the name
+   * and the address that receives the secret. So return each secret only for addresses that you recognize.
    *
    * @default the environment variable `KIT_SECRET_` plus the name
    */
   readonly secrets?: Secrets | undefined;
   /**
-   * Whether a secret may leave this machine without TLS. Otherwise an entry with a `secret` must be `rediss:`, `unix:` or a
-   * loopback address.
+   * Whether a secret may leave this machine without TLS. If not, an entry with a `secret` must be `rediss:`, `unix:` or a loopback
+   * address.
    *
    * @default false
    */
   readonly allowPlaintextSecrets?: boolean | undefined;
   /**
-   * How long calls in flight may go on with a connection that was replaced, in milliseconds; then it is closed by force.
+   * How long calls in flight may continue on a replaced connection, in milliseconds. After that, the connection is closed by force.
    *
    * @default 10000
    */
   readonly drainMs?: number | undefined;
 }
 
-/** Settings of a component with connections of `connect()`. */
+/** Options of a component whose connections come from `connect()`. */
 export interface ComponentOptions extends CommonOptions {
   readonly schema?: undefined;
   readonly open?: undefined;
@@ -77,7 +77,7 @@ export interface ComponentOptions extends CommonOptions {
   readonly close?: undefined;
 }
 
-/** Settings of a component with connections of any kind. */
+/** Options of a component with connections of any kind. */
 export interface CustomComponentOptions<Conn, Input = ComponentEntry, Entry = Input> extends CommonOptions {
   /**
    * The schema of an entry: any Standard Schema.
@@ -85,46 +85,49 @@ export interface CustomComponentOptions<Conn, Input = ComponentEntry, Entry = In
    * @default that of `ComponentEntry`
    */
   readonly schema?: StandardSchema<Input, Entry> | undefined;
-  /** Opens the connection that an entry describes. An error refuses the entry; of a foreign error only name and code are kept. */
+  /**
+   * Opens the connection that an entry describes. If it throws, the entry is rejected. Of errors from outside kit, only name and
+   * code are kept.
+   */
   readonly open: (entry: NoInfer<Entry>, context: OpenContext) => Conn | Promise<Conn>;
-  /** Throws to refuse a new connection. No call uses the connection before it has passed. */
+  /** Checks a new connection before any call uses it. Throw to reject the connection. */
   readonly check?: ((connection: NoInfer<Conn>) => unknown) | undefined;
-  /** Ends a connection. `isForced`: without delay, since calls on it are still under way, or it was never used. */
+  /** Ends a connection. `isForced`: end it without delay, because calls on it are still running, or because it was never used. */
   readonly close: (connection: NoInfer<Conn>, isForced: boolean) => unknown;
 }
 
 /** Events of a component. */
 export interface ComponentEvents {
-  /** A new connection has replaced the old one for new calls; not emitted for the first. */
+  /** A new connection has replaced the old one for new calls. Not emitted for the first connection. */
   readonly swap: readonly [event: { readonly generation: number }];
-  /** An entry was refused. The old connection is kept; opening is retried with back-off, and at each change. */
+  /** An entry was rejected. The old connection is kept. Opening is retried with backoff, and at each change. */
   readonly degraded: readonly [error: ComponentRefusedError];
-  /** A connection was closed by force: `calls` were still under way on it after `drainMs`. */
+  /** A connection was closed by force: after `drainMs`, `calls` were still running on it. */
   readonly forced: readonly [event: { readonly generation: number; readonly calls: number }];
-  /** An error of the entry, as of a configuration; or a connection did not close. */
+  /** An error of the entry, as in the configuration's `error` event, or a connection that did not close. */
   readonly error: readonly [error: KitError];
 }
 
 /**
  * - `loading`: there is no connection yet
- * - `ready`: the connection is the one that the entry describes
- * - `degraded`: the connection is an earlier one, since the entry's was refused
+ * - `ready`: the connection is the one in the entry
+ * - `degraded`: the connection is an earlier one, because the entry's connection was rejected
  */
 export type ComponentState = "loading" | "ready" | "degraded";
 
-/** A change takes effect when no other has followed it for `quietMs`, and after `settleMs` at the latest. */
+/** A change takes effect after `quietMs` without another change, and after `settleMs` at the latest. */
 const quietMs = 100;
 const settleMs = 1_000;
-/** The waits between tries of an entry that was refused. */
+/** The waits between tries of an entry that was rejected. */
 const retryBaseMs = 250;
 const retryCapMs = 15_000;
 /**
- * How long opening and checking a connection may take together, and how long closing one. connect() and our own check give up
- * long before. This limits the user's code, and suffices for a slow TLS handshake or a secret store.
+ * How long opening and checking a connection may take together, and how long closing it may take, in milliseconds. `connect()` and
+ * kit's check give up much earlier. This limit is for user code, with time for a slow TLS handshake or a secret store.
  */
 const foreignMs = 10_000;
 
-/** A connection and the calls that began with it. */
+/** A connection and the calls that use it. */
 interface Generation<Conn> {
   readonly number: number;
   readonly canonical: string;
@@ -142,18 +145,18 @@ interface Settings<Conn, Entry> {
 }
 
 /**
- * A connection that an entry of the configuration describes, replaced while it is used when the entry changes. Made by
- * {@link createComponent}; used by {@link withComponent}.
+ * A connection described by a configuration entry. When the entry changes, kit replaces the connection while you use it. Create it
+ * with {@link createComponent}, and use it with {@link withComponent}.
  */
 export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   extends TypedEmitter<ComponentEvents>
   implements AsyncDisposable
 {
   readonly name: string;
-  /** The entry: set it here, or by a `createConfig()` of the same name anywhere. */
+  /** The entry. Set it here, or with a `createConfig()` of the same name anywhere. */
   readonly config: Config<Entry, Input>;
   readonly #settings: Settings<Conn, Entry>;
-  /** Of the call that made the component: for the functions in its settings. */
+  /** The context of the call that created the component, for the functions in its options. */
   readonly #inOwnContext = ownContext();
   readonly #waiters = new Waiters();
   readonly #ending = new Set<Promise<void>>();
@@ -167,7 +170,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   #unsettledSince: number | undefined;
   #closing: Promise<void> | undefined;
 
-  /** Made by this package only. */
+  /** For this package only. */
   constructor(commands: ConfigCommands, schema: StandardSchema<Input, Entry>, settings: Settings<Conn, Entry>) {
     super();
     this.name = commands.name;
@@ -185,12 +188,13 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   }
 
   /**
-   * Waits for the first connection. Without `waitMs` the first failure rejects; with it, the wait continues through failures.
+   * Waits for the first connection. Without `waitMs`, the first failure rejects. With `waitMs`, the wait continues through
+   * failures.
    *
-   * @throws {ConfigMissingError | ConfigInvalidError} the entry is not set, or refused.
+   * @throws {ConfigMissingError | ConfigInvalidError} the entry is not set, or is invalid.
    * @throws {ComponentRefusedError} the connection could not be opened, or failed its check.
    * @throws {KitUnavailableError | KitError} the entry cannot be read.
-   * @throws {KitClosedError} it was closed during the call.
+   * @throws {KitClosedError} the component was closed during the call.
    * @throws `signal.reason` if `signal` aborts first.
    */
   async ready(options: ReadyOptions = {}): Promise<void> {
@@ -203,23 +207,25 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   }
 
   /**
-   * Ends the component. An opening is aborted; calls in flight are waited for, at most `drainMs`; then the connection is
-   * closed, within ten seconds. New calls reject with KitClosedError. Awaited inside one of the component's own calls, it takes
-   * all of `drainMs`, since that call cannot end. Idempotent; never rejects.
+   * Ends the component. It aborts a connection that is being opened, and waits up to `drainMs` for calls in flight. Then it closes
+   * the connection, within ten seconds. New calls reject with KitClosedError.
+   *
+   * Don't await it inside one of the component's own calls: that call cannot end, so closing takes all of `drainMs`. Idempotent;
+   * never rejects.
    */
   async close(): Promise<void> {
     this.#closing ??= this.#close();
     await this.#closing;
   }
 
-  /** `close()`. */
+  /** The same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
 
   /**
-   * Calls `fn` with the current connection, which stays open until the call has ended, for at most `drainMs` after a
-   * replacement. Before the first connection it waits for that.
+   * Calls `fn` with the current connection, which stays open until the call ends. If kit replaces the connection during the call,
+   * the old one stays open for up to `drainMs`. If there is no connection yet, it waits for the first one.
    *
    * @throws {KitError} there is no connection in time; and what `fn` throws.
    */
@@ -257,7 +263,9 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     await this.#waiters.wait(limit, () => isPatient, late);
   }
 
-  /** The last of several quick changes counts. The first connection is opened at once. */
+  /**
+   * Called at each change. After several quick changes only the last one takes effect. The first connection is opened immediately.
+   */
   #changed(content: Content<Entry>): void {
     this.#wanted = content;
     this.#refusals = 0;
@@ -322,7 +330,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     await this.#retire(old);
   }
 
-  /** Resolves with a checked connection, or without one. A connection that opens too late is closed. */
+  /** Resolves with a checked connection, or rejects. A connection that opens too late is closed. */
   async #make(entry: Entry, abort: AbortController): Promise<Conn> {
     const { open, check } = this.#settings;
     const { signal } = abort;
@@ -372,7 +380,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     this.#waiters.failed(error);
   }
 
-  /** Closes a generation when its last call has ended, or by force. */
+  /** Closes a generation when its last call has ended, or by force after `drainMs`. */
   async #retire(generation: Generation<Conn>): Promise<void> {
     if (generation.calls > 0) {
       const idle = new Promise<void>((resolve) => (generation.onIdle = resolve));
@@ -417,7 +425,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   }
 }
 
-/** The kind of a foreign error, whose message may contain secrets. Never throws. */
+/** The kind of an error from outside kit, whose message may contain secrets. Never throws. */
 const kindOf = (error: unknown): string => {
   try {
     if (!(error instanceof Error)) return "the value that was thrown is not an error";
@@ -451,13 +459,13 @@ const componentRules = {
 } satisfies RulesOf<CustomComponentOptions<unknown, unknown, unknown>>;
 
 /**
- * Follows the entry `name`, and keeps the connection that it describes. After a change the new connection is opened and checked
- * (it answers, and is a master) before it replaces the old one; calls that began on the old one end on it. Without an entry
- * there is no connection, and never one to a default address.
+ * Follows the entry `name`, and keeps the connection that it describes. After a change, kit opens the new connection and checks
+ * that it answers and is a master. Then the new connection replaces the old one. Calls that started on the old connection finish on
+ * it. Without an entry there is no connection, not even to a default address.
  *
- * Close it with `close()`, or `await using`.
+ * Close the component with `close()`, or declare it with `await using`.
  *
- * @throws {TypeError | RangeError} an option or the client is not what it should be.
+ * @throws {TypeError | RangeError} an option or the client is invalid.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.
  *
  * @example
@@ -496,13 +504,14 @@ const standard = (allowPlaintextSecrets: boolean) => ({
 });
 
 /**
- * Returns a function that is called without a client: it calls `fn` with the component's current connection as the first
- * argument. The call keeps that connection until it ends, for at most `drainMs` after a replacement.
+ * Wraps `fn` into a function that you call without a client. `fn` gets the component's current connection as its first argument.
+ * The call keeps that connection until it ends. If kit replaces the connection during the call, the old one stays open for up to
+ * `drainMs`.
  *
- * Before the first connection a call waits for it, as `ready()` does with the same options. They do not limit how long `fn`
- * itself may take.
+ * If there is no connection yet, the call waits for it, like `ready()` with the same options. The options don't limit how long `fn`
+ * takes.
  *
- * @throws {TypeError | RangeError} an option is not what it should be; at once, not in a call.
+ * @throws {TypeError | RangeError} an option is invalid. This throws immediately, not in a call.
  *
  * @example
  * const logRecent = withComponent(logs, (db, app: string, line: string) => db.lpush(`recent:${app}`, line));

@@ -24,30 +24,30 @@ import { type ConfigVersion, versionText } from "./scripts.js";
 
 /** Events of a configuration. */
 export interface ConfigEvents<Value> {
-  /** The content changed. For the first value `previous` is undefined. */
+  /** The content changed. For the first value, `previous` is undefined. */
   readonly change: readonly [next: Value, previous: Value | undefined];
-  /** `why` is for people. */
+  /** The state changed. `why` is for people. */
   readonly state: readonly [state: ConfigState, why: string];
   /**
-   * A failure in the background: ConfigMissingError, ConfigInvalidError, ConfigLostError, or an error of the server. Emitted
-   * when it begins, not at each try.
+   * A failure in the background: ConfigMissingError, ConfigInvalidError, ConfigLostError, or an error of the server. Emitted once
+   * when the failure starts, not at each try.
    */
   readonly error: readonly [error: KitError];
 }
 
-/** A write, as the history keeps it. */
+/** A write in the history. */
 export interface ConfigRevision extends ConfigVersion {
   readonly author: string;
-  /** The value as written: plain JSON, not checked by a schema since. */
+  /** The value as written: plain JSON, not validated again. */
   readonly value: unknown;
 }
 
 /**
- * One named value in Redis, followed by this process: read without a round trip, changed with compare-and-set. Made by
- * {@link createConfig}.
+ * One named value in Redis that this process follows. You read it without a round trip, and change it with compare-and-set. Create
+ * it with {@link createConfig}.
  *
- * The last good value stays until the next good one, also when the server is down or the entry is deleted. `state` and
- * `staleMs` show such a case.
+ * The last good value stays until the next good value, even if the server is down or the entry is deleted. `state` and `staleMs`
+ * report such a case.
  */
 export class Config<Value = unknown, Input = Value>
   extends TypedEmitter<ConfigEvents<Value>>
@@ -59,7 +59,7 @@ export class Config<Value = unknown, Input = Value>
   readonly #default: string | undefined;
   readonly #follower: Follower<Value>;
 
-  /** Made by this package only. `initial`: the default, as JSON. */
+  /** For this package only. `initial`: the default, as JSON. */
   constructor(
     commands: ConfigCommands,
     schema: StandardSchema<unknown, Value> | undefined,
@@ -86,7 +86,7 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * The value: frozen, and without a round trip.
+   * The value: frozen, and available without a round trip.
    *
    * @throws {ConfigMissingError} there is none yet.
    */
@@ -100,29 +100,32 @@ export class Config<Value = unknown, Input = Value>
     return this.#follower.state;
   }
 
-  /** The version of `current`; undefined while that is the default, or there is none. */
+  /** The version of `current`. Undefined if `current` is the default, or there is no value. */
   get version(): ConfigVersion | undefined {
     return this.#follower.version;
   }
 
-  /** How long ago the server last confirmed `current` (before the first time: since this object was made); 0 while fresh. */
+  /**
+   * How long ago the server last confirmed `current`, in milliseconds; 0 while fresh. Before the first confirmation, the age of
+   * this object.
+   */
   get staleMs(): number {
     return this.state === "fresh" ? 0 : this.unconfirmedMs;
   }
 
-  /** @internal How long ago the server last confirmed `current`, also while fresh. */
+  /** @internal How long ago the server last confirmed `current`, even while fresh. */
   get unconfirmedMs(): number {
     return this.#follower.unconfirmedMs;
   }
 
   /**
-   * Waits for the first value, and returns it; later it returns `current` at once.
+   * Waits for the first value and returns it. Once there is a value, returns `current` immediately.
    *
    * @throws {ConfigMissingError} nothing is set, there is no default, and `onMissing` is "throw"; or `waitMs` passed.
-   * @throws {ConfigInvalidError} the stored value is refused, and `onMissing` is "throw"; or `waitMs` passed.
-   * @throws {KitUnavailableError} no server answered: within `waitMs`, or else at the first try.
-   * @throws {KitError} the server's other errors, by their code. `KIT_LAYOUT`: a newer version wrote the entry.
-   * @throws {KitClosedError} it was closed during the call.
+   * @throws {ConfigInvalidError} the stored value is invalid, and `onMissing` is "throw"; or `waitMs` passed.
+   * @throws {KitUnavailableError} no server answered within `waitMs`, or, without `waitMs`, at the first try.
+   * @throws {KitError} the server's other errors, with their codes. `KIT_LAYOUT`: a newer version wrote the entry.
+   * @throws {KitClosedError} the configuration was closed during the call.
    * @throws `signal.reason` if `signal` aborts first.
    */
   async ready(options: ReadyOptions = {}): Promise<Value> {
@@ -138,9 +141,9 @@ export class Config<Value = unknown, Input = Value>
   /**
    * Reads the entry from the server now, and returns its value.
    *
-   * @throws {ConfigMissingError} no value is set, and there is no default, or an earlier value was deleted.
-   * @throws {ConfigInvalidError} its value is refused, or the schema did not settle within `deadlineMs`.
-   * @throws {KitClosedError} it was closed while the schema ran.
+   * @throws {ConfigMissingError} no value is set and there is no default, or an earlier value was deleted.
+   * @throws {ConfigInvalidError} its value is invalid, or the schema did not settle within `deadlineMs`.
+   * @throws {KitClosedError} the configuration was closed while the schema ran.
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async get(options: AskOptions = {}): Promise<Value> {
@@ -156,15 +159,15 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * Writes a value and returns its version; `current` is the new value then. The value is stored as JSON, and the schema checks
-   * that JSON as it reads back. A call with `op` leaves `current` to the next read.
+   * Writes a value and returns its version. After that, `current` is the new value. The value is stored as JSON, and the schema
+   * validates what that JSON parses to. If you pass `op`, `current` changes with the next read.
    *
-   * @throws {ConfigConflictError} another version than `expected` is stored; nothing was changed.
-   * @throws {ConfigInvalidError} the schema refuses it, or did not settle within `deadlineMs`, or it is not JSON; nothing was
-   *   sent.
-   * @throws {KitClosedError} it was closed while the schema ran; nothing was sent.
-   * @throws {KitUnknownOutcomeError} its reply is lost; call again with its `op`. Without it the same call would write a second time,
-   *   perhaps over a write of somebody else.
+   * @throws {ConfigConflictError} the stored version is not `expected`; nothing was changed.
+   * @throws {ConfigInvalidError} the schema rejects the value or did not settle within `deadlineMs`, or the value is not JSON;
+   * nothing was sent.
+   * @throws {KitClosedError} the configuration was closed while the schema ran; nothing was sent.
+   * @throws {KitUnknownOutcomeError} the reply was lost; call again with this error's `op`. Without the `op`, the call would write
+   * again, perhaps over another process's write.
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async set(value: Input, options: SetOptions = {}): Promise<ConfigVersion> {
@@ -173,7 +176,7 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * The last writes, the newest first; of large values only as many as fit in about 4 MiB. Damaged lines are left out.
+   * The last writes, newest first. Of large values, only those that fit in about 4 MiB. Damaged lines are left out.
    *
    * @throws {KitUnavailableError | KitError} as every command.
    */
@@ -192,8 +195,8 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * Writes the value of an earlier revision again, and returns the new version. After lost data several writes may have that
-   * number: the newest counts.
+   * Writes the value of an earlier revision again, and returns the new version. After data loss, several writes may have that
+   * revision number; the newest of them counts.
    *
    * @throws {ConfigMissingError} the history does not have it.
    * @throws all that {@link set} throws.
@@ -210,9 +213,9 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * Stops following the entry. Calls that wait in `ready()` or for an asynchronous schema reject with KitClosedError; commands
-   * under way are waited for. `current` keeps its value, and its state becomes `stale`. The client is not touched.
-   * Idempotent; never rejects.
+   * Stops following the entry. Calls that wait in `ready()` or for an asynchronous schema reject with KitClosedError. `close()`
+   * waits for commands in flight. `current` keeps its value, and its state becomes `stale`. Your client stays open. Idempotent;
+   * never rejects.
    */
   async close(): Promise<void> {
     const { life } = this.#commands;
@@ -224,12 +227,12 @@ export class Config<Value = unknown, Input = Value>
     });
   }
 
-  /** `close()`. */
+  /** The same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
 
-  /** One operation of a caller. Its result is not shown to tracing: it may be secret. */
+  /** Runs one operation for a caller. Its result is hidden from tracing, because it may be secret. */
   #call<T>(operation: string, work: () => Promise<T>): Promise<T> {
     return this.#commands.life.privateCall(operation, () => ({ name: this.name }), work);
   }
@@ -255,12 +258,12 @@ export class Config<Value = unknown, Input = Value>
 const textOf = (version: ConfigVersion | undefined): string | undefined => version && versionText(version);
 
 /**
- * Follows the entry `name`: its value is read without a round trip, and each change arrives by push. A push can be lost, so
- * the entry is also read after every reconnection and every `pollMs`.
+ * Follows the entry `name`. You read its value without a round trip, and each change arrives by push. A push can be lost, so the
+ * entry is also read after every reconnection and every `pollMs`.
  *
- * Close it with `close()`, or `await using`.
+ * Close the configuration with `close()`, or declare it with `await using`.
  *
- * @throws {TypeError | RangeError} an option, the default or the client is not what it should be.
+ * @throws {TypeError | RangeError} an option, the default or the client is invalid.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.
  *
  * @example

@@ -4,9 +4,12 @@ import type { ConfigCommands } from "./commands.js";
 import { isAboutValue } from "./errors.js";
 import type { StoredEntry } from "./scripts.js";
 
-/** How long to wait for the subscription before the first read. */
+/** How long to wait for the subscription before the first read, in milliseconds. */
 const graceMs = 500;
-/** The pauses between failed tries: short in an outage, since a Cluster does not announce recovered slots. */
+/**
+ * The pauses between failed tries, in milliseconds. They are short in an outage, because a Cluster does not announce recovered
+ * slots.
+ */
 const retryBaseMs = 100;
 const outageCapMs = 1_000;
 const refusalCapMs = 5_000;
@@ -14,19 +17,20 @@ const refusalCapMs = 5_000;
 /** Receives the results of an EntryReader. */
 interface ReadListener {
   /**
-   * The entry as the server had it at `sentAt` (monotonic) or later; undefined: there is none. A rejection counts as a failed read.
+   * The entry as the server had it at `sentAt` (monotonic) or later. Undefined if there is none. A rejection counts as a failed
+   * read.
    */
   take(entry: StoredEntry | undefined, sentAt: number): Promise<void>;
   /** A read failed. */
   failed(error: KitError): void;
-  /** The connection or the subscription is lost: changes may be missed from now on. */
+  /** The connection or the subscription is lost. Changes may be missed from now on. */
   lost(why: string): void;
 }
 
 /**
- * Reads an entry after each push, each reconnection and each poll, until its object is closed. One read is under way at a time; a
- * request that comes meanwhile gets another read after it. A failed read is retried with back-off, unless the entry itself is at
- * fault.
+ * Reads an entry after each push, each reconnection and each poll, until its object is closed. Only one read runs at a time; a
+ * request during a read causes another read after it. A failed read is retried with backoff, unless the entry itself is the
+ * problem.
  */
 export class EntryReader {
   readonly #commands: ConfigCommands;
@@ -64,7 +68,7 @@ export class EntryReader {
     this.#readIn(Math.min(graceMs, commands.settings.deadlineMs / 2));
   }
 
-  /** Whether the subscription stands. True also where subscribing is forbidden: there polling is all that is possible. */
+  /** Whether the subscription is active. Also true if subscribing is forbidden, because only polling is possible then. */
   get isListening(): boolean {
     return this.#isListening;
   }
@@ -127,6 +131,6 @@ export class EntryReader {
   }
 }
 
-/** Errors about the entry as it is stored, which trying again does not mend. */
+/** Errors about the stored entry, which retrying does not fix. */
 export const isAboutEntry = (error: KitError): boolean =>
   isAboutValue(error) || error.code === "KIT_LAYOUT" || error.code === "KIT_KEY_TYPE";

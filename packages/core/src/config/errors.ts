@@ -4,12 +4,12 @@ import type { ConfigVersion } from "./scripts.js";
 /** Codes of the errors of configuration, flags and components. */
 export type ConfigErrorCode = Extract<CoreErrorCode, `KIT_CONFIG_${string}` | `KIT_COMPONENT_${string}`>;
 
-/** Names may hold anything; in a message they must not break a line or drive a terminal. */
+/** Quotes a name: it may contain anything, but must not break a line in a message or control a terminal. */
 const shown = (text: string): string => JSON.stringify(text);
 
 /**
- * The entry does not exist, or its history has no such revision. An object with a last good value keeps that value. Retryable if
- * the entry is missing.
+ * The entry does not exist, or its history does not have that revision. An object with a last good value keeps that value.
+ * Retryable if the entry is missing.
  */
 export class ConfigMissingError extends KitError {
   /** @internal */
@@ -25,17 +25,17 @@ export class ConfigMissingError extends KitError {
   }
 }
 
-/** One problem of a value, and its place. */
+/** One problem of a value, and where it is. */
 export interface ConfigIssue {
-  /** The property names that lead to it, joined by dots; empty: the whole value. */
+  /** The property names that lead to it, joined by dots. Empty for the whole value. */
   readonly path: string;
-  /** In words. Each part that quotes the value is replaced by `…`, since it may be secret. */
+  /** The problem in words. Each part that quotes the value is replaced by `…`, because the value may be secret. */
   readonly message: string;
 }
 
 /**
- * A value was refused: it does not fit the schema, is not JSON, or is larger than `maxBytes`. `issues` has the path and the reason
- * of each problem, without the value.
+ * A value was rejected: it does not match the schema, is not JSON, or is larger than `maxBytes`. `issues` contains the path and the
+ * reason of each problem, without the value.
  */
 export class ConfigInvalidError extends KitError {
   /** @internal */
@@ -54,13 +54,15 @@ export class ConfigInvalidError extends KitError {
   }
 }
 
-/** The stored version is not the expected one: another write came first. Nothing was changed. Read the entry, and set it again. */
+/**
+ * The stored version is not the expected version: another write came first. Nothing was changed. Read the entry and set it again.
+ */
 export class ConfigConflictError extends KitError {
   /** @internal */
   static override readonly brand: string = "ConfigConflictError";
   /** The entry's name. */
   readonly entry: string;
-  /** The version found; undefined: there is none. */
+  /** The version found. Undefined if there is none. */
   readonly version: ConfigVersion | undefined;
 
   constructor(entry: string, version: ConfigVersion | undefined) {
@@ -75,8 +77,8 @@ export class ConfigConflictError extends KitError {
 }
 
 /**
- * The server lost writes that this process has read: by a failover, or because the entry was deleted and set again. `known` and
- * `found` are the two versions, and `found` is used now. Only an `error` event.
+ * The server lost writes that this process has read: in a failover, or because the entry was deleted and set again. `known` and
+ * `found` are the two versions, and `found` is used from now on. Only emitted as an `error` event.
  */
 export class ConfigLostError extends KitError {
   /** @internal */
@@ -85,7 +87,7 @@ export class ConfigLostError extends KitError {
   readonly entry: string;
   /** The version seen before. */
   readonly known: ConfigVersion;
-  /** The version found now, which has been taken. */
+  /** The version found now, which is in use. */
   readonly found: ConfigVersion;
 
   constructor(entry: string, known: ConfigVersion, found: ConfigVersion) {
@@ -100,7 +102,7 @@ export class ConfigLostError extends KitError {
   }
 }
 
-/** A connection that an entry describes could not be opened, or failed its check. An earlier connection is kept. Retryable. */
+/** The connection in an entry could not be opened, or failed its check. An earlier connection is kept. Retryable. */
 export class ComponentRefusedError extends KitError {
   /** @internal */
   static override readonly brand: string = "ComponentRefusedError";
@@ -116,6 +118,6 @@ export class ComponentRefusedError extends KitError {
   }
 }
 
-/** Errors about the value, not about reaching the server. */
+/** Errors about the value, as opposed to reaching the server. */
 export const isAboutValue = (error: KitError): boolean =>
   error instanceof ConfigMissingError || error instanceof ConfigInvalidError;

@@ -32,18 +32,17 @@ import { contentOf, ownSchema } from "./schema.js";
 
 /** The declaration of a flag. */
 export interface FlagDefinition {
-  /** The answer while the flag is unknown: before the first read, and when the last one is more than `maxStaleMs` ago. */
+  /** The answer while the flag is unknown: before the first read, and when the last read is more than `maxStaleMs` ago. */
   readonly whenUnknown: boolean;
 }
 
 const definitionRules = { whenUnknown: required(boolean()) } satisfies RulesOf<FlagDefinition>;
 
-/** Settings of the flags. */
+/** Options of `createFlags()`. */
 export interface FlagsOptions extends WatchOptions {
   /**
-   * How long an answer is valid without a new confirmation by the server, in milliseconds, at least 200. After that the answer
-   * is `whenUnknown`, whether or not an outage was noticed. The flags are read at least twice in that time. Undefined: for
-   * ever.
+   * How long an answer stays valid after the server last confirmed it, in milliseconds: at least 200. After that the answer is
+   * `whenUnknown`, whether or not an outage was noticed. The flags are read at least twice in that time. Undefined: forever.
    *
    * @default undefined
    */
@@ -60,15 +59,15 @@ export interface Flag {
   readonly on: boolean;
   /** Why it was switched, for people. */
   readonly reason: string | undefined;
-  /** When it is expected to be switched back, in epoch milliseconds. Nothing happens by itself then. */
+  /** When it is expected to be switched back, in epoch milliseconds. kit does not switch it. */
   readonly until: number | undefined;
-  /** Whether `on` comes from the server; false: it is `whenUnknown`. */
+  /** Whether `on` comes from the server. If false, `on` is `whenUnknown`. */
   readonly isKnown: boolean;
 }
 
 /** How to switch a flag. */
 export interface SetFlagOptions extends AskOptions {
-  /** Why, for people: at most 500 characters. */
+  /** Why, for people: up to 500 characters. */
   readonly reason?: string | undefined;
   /** When it is expected to end: a Date, or epoch milliseconds. */
   readonly until?: Date | number | undefined;
@@ -91,9 +90,9 @@ const setFlagRules = {
 export interface FlagsEvents<Name extends string> {
   /** A flag became known, or changed. */
   readonly change: readonly [name: Name, flag: Flag];
-  /** As the event of a configuration. */
+  /** The same as a configuration's `state` event. */
   readonly state: readonly [state: ConfigState, why: string];
-  /** As the event of a configuration. */
+  /** The same as a configuration's `error` event. */
   readonly error: readonly [error: KitError];
 }
 
@@ -107,7 +106,7 @@ type StoredFlags = Readonly<Record<string, StoredFlag>>;
 const isRecord = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Also checks flags that only other processes define. A text such as `"false"` is refused. */
+/** Also validates flags that only other processes define. A text such as `"false"` is rejected. */
 const issuesOf = (name: string, flag: unknown): { message: string; path: string[] }[] => {
   if (!isRecord(flag)) return [{ message: "expected an object", path: [name] }];
   const { on, reason, until, ...rest } = flag;
@@ -127,8 +126,8 @@ const schema = ownSchema<StoredFlags>((value) => {
 });
 
 /**
- * On/off flags that many processes read, such as maintenance. Made by {@link createFlags}. All flags are one entry of the
- * configuration, `flags`. A flag that was never set is off.
+ * On/off flags that many processes read, such as a maintenance mode. Create them with {@link createFlags}. All flags are stored in
+ * one configuration entry, `flags`. A flag that was never set is off.
  */
 export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> implements AsyncDisposable {
   readonly #commands: ConfigCommands;
@@ -137,7 +136,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   readonly #unknown = new Map<string, Flag>();
   readonly #known = new Map<string, Flag>();
 
-  /** Made by this package only. */
+  /** For this package only. */
   constructor(redis: RedisLike, definitions: Readonly<Record<Name, FlagDefinition>>, options: FlagsOptions) {
     super();
     const { maxStaleMs, ...watching } = resolve("options", options, flagsRules);
@@ -155,18 +154,18 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
     this.#config.on("error", (error) => this.emit("error", error));
   }
 
-  /** The state of the entry `flags`, as of a configuration. */
+  /** The state of the entry `flags`, as in a configuration. */
   get state(): ConfigState {
     return this.#config.state;
   }
 
-  /** How long ago the server last confirmed the answers; 0 while fresh. */
+  /** How long ago the server last confirmed the answers, in milliseconds; 0 while fresh. */
   get staleMs(): number {
     return this.#config.staleMs;
   }
 
   /**
-   * Whether a flag is on; without a round trip.
+   * Whether a flag is on. Needs no round trip.
    *
    * @throws {RangeError} it was not named to `createFlags`.
    */
@@ -175,7 +174,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   }
 
   /**
-   * The state of a flag; without a round trip.
+   * The state of a flag. Needs no round trip.
    *
    * @throws {RangeError} it was not named to `createFlags`.
    */
@@ -186,7 +185,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   }
 
   /**
-   * Waits until the flags are known. Optional: until then each flag is its `whenUnknown`.
+   * Waits until the flags are known. This is optional: until then each flag is its `whenUnknown`.
    *
    * @throws as `ready()` of a configuration.
    */
@@ -195,12 +194,12 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   }
 
   /**
-   * Switches a flag and keeps the others. If the entry is damaged, it keeps them as this process last read them. A `reason` or
-   * `until` that is not given is removed.
+   * Switches a flag and keeps the others. If the entry is damaged, it keeps the others as this process last read them. If you don't
+   * pass `reason` or `until`, the stored one is removed.
    *
-   * @throws {KitUnavailableError | KitUnknownOutcomeError | KitError} as every command; the call may be repeated.
-   * @throws {ConfigConflictError} other writes came first until `deadlineMs` was over.
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError | KitError} as every command; you can repeat the call.
+   * @throws {ConfigConflictError} other writes came first until `deadlineMs` had passed.
+   * @throws {TypeError | RangeError} an option is invalid.
    */
   async set(name: Name, on: boolean, options: SetFlagOptions = {}): Promise<void> {
     if (!this.#unknown.has(name)) this.get(name);
@@ -228,17 +227,17 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
     }
   }
 
-  /** Stops following the flags. The client is not touched. Idempotent; never rejects. */
+  /** Stops following the flags. Your client stays open. Idempotent; never rejects. */
   async close(): Promise<void> {
     await this.#config.close();
   }
 
-  /** `close()`. */
+  /** The same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
 
-  /** With a damaged entry an operator can still switch maintenance on. */
+  /** The flags in an entry. With a damaged entry an operator can still switch on maintenance. */
   async #flagsIn(text: string): Promise<StoredFlags> {
     try {
       return (await contentOf("flags", schema, text)).value;
@@ -271,11 +270,11 @@ const flagOf = ({ on, reason, until }: StoredFlag, isKnown: boolean): Flag =>
   Object.freeze({ on, reason, until, isKnown });
 
 /**
- * Follows flags, each named with its value while it is unknown.
+ * Follows flags. Name each flag together with its value while it is unknown.
  *
- * Close it with `close()`, or `await using`.
+ * Close the flags with `close()`, or declare them with `await using`.
  *
- * @throws {TypeError | RangeError} an option, a definition or the client is not what it should be.
+ * @throws {TypeError | RangeError} an option, a definition or the client is invalid.
  *
  * @example
  * const flags = createFlags(redis, { maintenance: { whenUnknown: false } });

@@ -14,20 +14,20 @@ import { limitOf, Waiters } from "./waiters.js";
  * - `loading`: there is no value yet
  * - `fresh`: it is the entry's value; each change is pushed
  * - `stale`: the last good value; the connection or the subscription is lost, or a read failed
- * - `degraded`: the last good value; the entry is gone, or its value is refused
+ * - `degraded`: the last good value; the entry was deleted, or its value is invalid
  */
 export type ConfigState = "loading" | "fresh" | "stale" | "degraded";
 
-/** Receives what a follower reports, at once. */
+/** Receives a follower's reports, synchronously. */
 interface FollowerListener<Value> {
   changed(content: Content<Value>, previous: Content<Value> | undefined): void;
   /** `why` is for people. */
   became(state: ConfigState, why: string): void;
-  /** A failure in the background. Reported when it begins, not at each try. */
+  /** A failure in the background. Reported once when it starts, not at each try. */
   failed(error: KitError): void;
 }
 
-/** Follows an entry: keeps its last good value, and decides for each read whether that is replaced. */
+/** Follows an entry: keeps its last good value, and decides after each read whether to replace it. */
 export class Follower<Value> {
   readonly #commands: ConfigCommands;
   readonly #schema: StandardSchema<unknown, Value> | undefined;
@@ -43,11 +43,11 @@ export class Follower<Value> {
   #state: ConfigState = "loading";
   #confirmedAt = performance.now();
   #failure: KitError | undefined;
-  /** The refused entry, and the reason. */
+  /** The rejected entry, and the reason. */
   #refused:
     | { readonly version: string; readonly text: string; readonly error: ConfigInvalidError; readonly isFinal: boolean }
     | undefined;
-  /** A version that cannot follow the known one: it is read a second time before it is taken. */
+  /** A version that cannot follow the known version. It is read again before it is accepted. */
   #suspect: string | undefined;
   #isMissing = false;
 
@@ -70,12 +70,12 @@ export class Follower<Value> {
     });
   }
 
-  /** The last good value; undefined before the first one. */
+  /** The last good value. Undefined before the first one. */
   get content(): Content<Value> | undefined {
     return this.#content;
   }
 
-  /** The version of `content`; undefined while that is the default, or there is none. */
+  /** The version of `content`. Undefined if `content` is the default, or there is no value. */
   get version(): ConfigVersion | undefined {
     return this.#version;
   }
@@ -84,7 +84,7 @@ export class Follower<Value> {
     return this.#state;
   }
 
-  /** How long ago the server last confirmed `content`, also while fresh; before the first time: since this object was made. */
+  /** How long ago the server last confirmed `content`, even while fresh. Before the first confirmation, the age of this object. */
   get unconfirmedMs(): number {
     return performance.now() - this.#confirmedAt;
   }
@@ -94,7 +94,7 @@ export class Follower<Value> {
     this.#reader.want();
   }
 
-  /** Resolves once there is a value. Rejects as `ready()` of a configuration. */
+  /** Resolves once there is a value. Rejects like `ready()` of a configuration. */
   async untilFound(resolved: ReadyOptions): Promise<void> {
     if (this.#content) return;
     this.#commands.life.assertOpen();
@@ -109,7 +109,7 @@ export class Follower<Value> {
     await this.#waiters.wait(limitOf(resolved), outlasts, late);
   }
 
-  /** Takes a value that this process has written at `sentAt`, unless a newer one is known. */
+  /** Accepts a value that this process has written at `sentAt`, unless it has read a newer one. */
   written(content: Content<Value>, version: ConfigVersion, text: string, sentAt: number): void {
     const known = this.#version;
     const isNewer = !known || this.#isMissing || succeeds(version, known);
@@ -117,7 +117,7 @@ export class Follower<Value> {
     else this.want();
   }
 
-  /** Stops reading. Waits in `untilFound` reject, and the value is stale from now on. */
+  /** Stops reading. Waits in `untilFound` reject, and the value becomes stale. */
   close(): void {
     this.#reader.stop();
     this.#waiters.failed(this.#commands.life.closedError());
@@ -129,7 +129,7 @@ export class Follower<Value> {
     const known = this.#version;
     const text = versionText(entry.version);
     const isSame = known !== undefined && text === versionText(known);
-    // Somebody may have changed only the value, by hand.
+    // Somebody may have edited only the value.
     if (isSame && entry.text === this.#text) return this.#confirm(sentAt);
     const isLost = known !== undefined && !isSame && !this.#isMissing && !succeeds(entry.version, known);
     if (isLost && this.#suspect !== text) {
@@ -143,7 +143,7 @@ export class Follower<Value> {
     this.#accept(content, entry.version, entry.text, sentAt);
   }
 
-  /** The content of `text`; undefined: it was refused, or is older than the current one. */
+  /** The content of `text`. Undefined if it was rejected, or is older than the current content. */
   async #validated(version: string, text: string): Promise<Content<Value> | undefined> {
     const isKnown = this.#refused?.version === version && this.#refused.text === text;
     const before = isKnown ? this.#refused : undefined;
@@ -197,7 +197,7 @@ export class Follower<Value> {
     this.#waiters.found();
   }
 
-  /** At `sentAt` the server had our version, or an older one. */
+  /** The server had the current version, or an older one, at `sentAt`. */
   #confirm(sentAt: number): void {
     this.#confirmedAt = sentAt;
     this.#isMissing = false;
@@ -210,7 +210,7 @@ export class Follower<Value> {
     else this.#become("stale", "changes are not pushed at the moment");
   }
 
-  /** The entry is missing or refused: the last good value stays. */
+  /** The entry is missing or invalid. The last good value stays. */
   #refuse(error: KitError): void {
     if (this.#content) this.#become("degraded", error.message);
     this.#report(error);

@@ -1,7 +1,7 @@
 import { keyspace } from "../index.js";
 
 /**
- * Every key of `@kit/core/config`. Both keys of an entry share the hash tag `{name}`, so they lie in one slot.
+ * Every key of `@kit/core/config`. Both keys of an entry share the hash tag `{name}`, so they are in the same slot.
  *
  * | Key                         | Type | Content                                                                   | Life      |
  * | --------------------------- | ---- | ------------------------------------------------------------------------- | --------- |

@@ -16,12 +16,12 @@ import { type ConfigVersion, versionText } from "./scripts.js";
 import type { StandardSchema } from "./schema.js";
 
 const longestMs = 86_400_000;
-/** Each write searches the history, and blocks the server meanwhile. */
+/** The maximum length of the history. Each write searches the history, which blocks the server meanwhile. */
 export const mostHistory = 100;
 const mostHistoryBytes = 16_777_216;
 const defaultAuthor = `${hostname().slice(0, 100)}:${String(process.pid)}`;
 
-/** Text that each line of the history contains, and that is shown on one line. */
+/** Text for one line of the history. It must not contain control characters. */
 const line = <Default extends string | undefined = undefined>(usual?: Default): Rule<string | Default, string> =>
   matching(text(128, usual), /^\P{C}*$/u, "to have no control characters");
 
@@ -31,7 +31,7 @@ const versionOption = (version: ConfigVersion): string => {
   return written;
 };
 
-/** @throws {TypeError} it is no Standard Schema. */
+/** @throws {TypeError} it is not a Standard Schema. */
 export const schemaOption = <Schema>(name: string, schema: Schema): Schema => {
   const standard = (schema as { "~standard"?: { validate?: unknown } } | null)?.["~standard"];
   if (typeof standard?.validate !== "function") throw new TypeError(`Expected \`${name}\` to be a Standard Schema`);
@@ -41,21 +41,21 @@ export const schemaOption = <Schema>(name: string, schema: Schema): Schema => {
 /** How an object follows its entry. */
 export interface WatchOptions {
   /**
-   * The beginning of all keys.
+   * The start of all keys.
    *
    * @default "kit"
    */
   readonly prefix?: string | undefined;
   /**
-   * How often the entry is read when nothing was pushed, in milliseconds, ± 50 %: 100 to 86,400,000 (a day). A change whose
-   * message was lost is seen by then.
+   * How often to read the entry if nothing was pushed, in milliseconds, ± 50 %: 100 to 86,400,000 (a day). If the message about a
+   * change is lost, the change arrives with this read.
    *
    * @default 30000
    */
   readonly pollMs?: number | undefined;
   /**
-   * Every single command settles within this many milliseconds, whatever the network does. If the event loop
-   * stands still at that instant, the command has up to the same time again when it turns, at most a second.
+   * The deadline of every single command, in milliseconds. The command settles by then, whatever the network does. If the event
+   * loop is blocked at that instant, the command gets extra time afterwards: the same time again, up to one second.
    *
    * @default 2000
    */
@@ -70,38 +70,37 @@ export const watchRules = {
 
 export type WatchSettings = Resolved<typeof watchRules>;
 
-/** Settings of a configuration object. */
+/** Options of `createConfig()`. */
 export interface ConfigOptions<Input = unknown, Value = Input> extends WatchOptions {
   /**
-   * The schema of a value: any Standard Schema. It sees the value as the stored JSON reads back, before it is stored and after
-   * it was read. Undefined: any JSON value.
+   * The schema of the value: any Standard Schema. It validates the value as parsed from JSON, before every write and after every
+   * read. Undefined: any JSON value is valid.
    *
    * @default undefined
    */
   readonly schema?: StandardSchema<Input, Value> | undefined;
   /**
-   * The value until the first one is set. It never replaces a value that was seen and is gone.
+   * The value until the first one is set. It never replaces a value that was read before and then deleted.
    *
    * @default undefined
    */
   readonly default?: NoInfer<Input> | undefined;
   /**
-   * How `ready()` acts when nothing is set and there is no default: it rejects with ConfigMissingError, or waits until
-   * somebody sets it.
+   * What `ready()` does when no value is set and there is no default: reject with ConfigMissingError, or wait until a value is set.
    *
    * @default "throw"
    */
   readonly onMissing?: "throw" | "wait" | undefined;
   /**
-   * How many writes the history keeps, the newest included: 1 to 100. `maxHistory` × `maxBytes` is at most 16 MiB, since each
+   * How many writes the history keeps, including the newest: 1 to 100. `maxHistory` × `maxBytes` is limited to 16 MiB, because each
    * write searches the history for its `op`.
    *
    * @default 20
    */
   readonly maxHistory?: number | undefined;
   /**
-   * The largest value, in bytes of JSON. Each reader reads all of it at each change. Above 838,860 a smaller `maxHistory` than
-   * the default is needed.
+   * The maximum size of a value, in bytes of JSON. Each reader reads the whole value at each change. Above 838,860 you must lower
+   * `maxHistory`.
    *
    * @default 65536
    */
@@ -123,8 +122,8 @@ const configRules = {
 /** How to wait for the first value. */
 export interface ReadyOptions {
   /**
-   * How long to wait, in milliseconds, outages included. Undefined: the first reply or error decides; with `onMissing: "wait"`
-   * it waits without an end for an entry that is missing or refused.
+   * How long to wait, in milliseconds, including outages. Undefined: the first reply or error decides. With `onMissing: "wait"`, it
+   * waits without a limit for an entry that is missing or invalid.
    *
    * @default undefined
    */
@@ -135,7 +134,7 @@ export interface ReadyOptions {
 
 export const readyRules = { waitMs: integer(0), signal } satisfies RulesOf<ReadyOptions>;
 
-/** One call to the server. */
+/** Options of one call to the server. */
 export interface AskOptions {
   /**
    * The promise settles within this many milliseconds.
@@ -143,33 +142,34 @@ export interface AskOptions {
    * @default the object's own `deadlineMs`
    */
   readonly deadlineMs?: number | undefined;
-  /** Rejects with `signal.reason`; a write that was sent may still happen. */
+  /** Rejects with `signal.reason`. A write that was already sent may still happen. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** `deadlineMs`: by default the object's own. */
+/** `deadlineMs` defaults to the object's `deadlineMs`. */
 export const askRules = { deadlineMs: integer(1, longestMs), signal } satisfies RulesOf<AskOptions>;
 
-/** Checked; options that were not given are left out. */
+/** Checked options, without options that were not given. */
 export type Question = Resolved<typeof askRules> & Pick<WatchSettings, "deadlineMs">;
 
-/** One write. */
+/** Options of one write. */
 export interface SetOptions extends AskOptions {
   /**
-   * Writes only if this version is stored; null: only if no value is stored. Undefined: in every case.
+   * Writes only if this version is stored. Null: only if no value is stored. Undefined: always.
    *
    * @default undefined
    */
   readonly expected?: ConfigVersion | null | undefined;
   /**
-   * The author, for people who read the history: at most 128 characters. Everyone who may read the entry can read it.
+   * The author, for people who read the history: up to 128 characters. Anyone who may read the entry can read it.
    *
    * @default host name and process id, as in "web-3:4711"
    */
   readonly author?: string | undefined;
   /**
-   * The operation id: one that you made, or that of a KitUnknownOutcomeError. A write that is repeated with it happens once, as long as it
-   * is among the last `maxHistory` writes. The repeated call returns the first write's version, also for another value.
+   * The operation id: your own, or the `op` of a KitUnknownOutcomeError. Repeating a write with the same `op` has no
+   * further effect, as long as the first write is among the last `maxHistory` writes. The repeated call returns the first write's
+   * version, even if you pass another value.
    *
    * @default a random one
    */
@@ -193,7 +193,7 @@ export type ResolvedWrite = Resolved<typeof setRules> & Question;
 /** The part of the history to read. */
 export interface HistoryOptions extends AskOptions {
   /**
-   * How many writes, at most.
+   * The maximum number of writes.
    *
    * @default 100 (all that are kept)
    */
@@ -205,16 +205,16 @@ export const historyRules = {
   limit: integer(1, mostHistory, mostHistory),
 } satisfies RulesOf<HistoryOptions>;
 
-/** Checked, with every default filled in. */
+/** Checked options, with every default filled in. */
 export interface ConfigSettings extends WatchSettings {
   readonly waitsForMissing: boolean;
   readonly maxHistory: number;
   readonly maxBytes: number;
-  /** The longest time between two reads, in milliseconds, whatever `pollMs` is. */
+  /** The maximum time between two reads, in milliseconds, whatever `pollMs` is. */
   readonly longestPollMs: number;
 }
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const configSettings = (options: ConfigOptions): ConfigSettings => {
   const { onMissing, ...own } = resolve("options", options, configRules);
   if (own.maxHistory * own.maxBytes > mostHistoryBytes)
@@ -222,7 +222,7 @@ export const configSettings = (options: ConfigOptions): ConfigSettings => {
   return { ...own, waitsForMissing: onMissing === "wait", longestPollMs: Infinity };
 };
 
-/** The settings of a call, with the object's own deadline where no other is given. */
+/** The settings of a call. The default `deadlineMs` is the object's. */
 export const callSettings = <Table extends typeof askRules>(
   options: { readonly [Name in keyof Table]?: unknown },
   rules: Table,

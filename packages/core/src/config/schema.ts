@@ -11,7 +11,7 @@ type Verdict<Output> =
       }[];
     };
 
-/** Standard Schema, version 1 (standardschema.dev): Zod, Valibot, ArkType and others fit. Its validation may be async. */
+/** Standard Schema, version 1 (standardschema.dev): Zod, Valibot, ArkType and others implement it. Validation may be async. */
 export interface StandardSchema<Input = unknown, Output = Input> {
   readonly "~standard": {
     readonly version: 1;
@@ -25,7 +25,7 @@ const deepest = 100;
 
 const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null;
 
-/** Calls `visit` for everything in a JSON value, the value itself first. */
+/** Calls `visit` for everything in a JSON value, starting with the value itself. */
 const walk = (
   value: unknown,
   visit: (value: unknown, path: readonly string[]) => void,
@@ -36,7 +36,7 @@ const walk = (
     for (const [key, part] of Object.entries(value)) walk(part, visit, [...path, key]);
 };
 
-/** Parses JSON; a member that could become a prototype is refused. */
+/** Parses JSON. A member that could become a prototype is rejected. */
 export const parseJson = (entry: string, text: string): unknown => {
   let value: unknown;
   try {
@@ -123,7 +123,7 @@ const redactor = (text: string): ((message: string) => string) => {
 
 const quoteLength = 8;
 const longestMessage = 300;
-/** More would not help a reader, and each costs a comparison with the whole value. */
+/** The maximum number of issues. More would not help a reader, and each needs a comparison with the whole value. */
 const mostIssues = 10;
 
 /** A stored value in the form that its readers get. */
@@ -133,10 +133,10 @@ export interface Content<Value> {
   readonly canonical: string;
 }
 
-/** Schemas of kit, whose messages quote nothing of the value and need no redaction. */
+/** kit's own schemas, whose messages never quote the value and need no redaction. */
 const ours = new WeakSet<object>();
 
-/** A schema whose messages quote nothing. */
+/** A schema whose messages never quote the value. */
 export const ownSchema = <Value>(validate: StandardSchema<Value>["~standard"]["validate"]): StandardSchema<Value> => {
   const schema: StandardSchema<Value> = { "~standard": { version: 1, vendor: "kit", validate } };
   ours.add(schema);
@@ -149,8 +149,9 @@ const isPromise = <T>(given: T | Promise<T>): given is Promise<T> =>
 /**
  * The schema's result for a JSON text, frozen.
  *
- * @throws {ConfigInvalidError} it is not JSON, the schema refuses it, or the schema did not settle by the deadline of `limit`.
- * @throws the reason of a signal of the limit, if that aborts first.
+ * @throws {ConfigInvalidError} the text is not JSON, the schema rejects it, or the schema did not settle by the deadline of
+ * `limit`.
+ * @throws the reason of a signal in `limit`, if that signal aborts first.
  */
 export const contentOf = async <Value>(
   entry: string,

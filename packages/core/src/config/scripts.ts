@@ -3,23 +3,23 @@ import historySource from "./scripts/history.lua";
 import readSource from "./scripts/read.lua";
 import setSource from "./scripts/set.lua";
 
-/** Identifies one write, also when a failover lost it and another write got its revision. */
+/** Identifies one write, even if a failover lost it and another write got the same revision. */
 export interface ConfigVersion {
-  /** The server's microseconds at the first write of the entry; another one after the whole entry was lost or deleted. */
+  /** The server's time in microseconds at the entry's first write. It changes if the whole entry was lost or deleted. */
   readonly epoch: string;
-  /** Counts the writes of an epoch, from 1. */
+  /** Counts the writes of an epoch, starting at 1. */
   readonly revision: number;
-  /** When it was written, by the server's clock: epoch milliseconds, with the microseconds behind the point. */
+  /** When it was written, on the server's clock: epoch milliseconds, with microseconds as decimals. */
   readonly at: number;
 }
 
-/** An entry as it is stored. */
+/** A stored entry. */
 export interface StoredEntry {
   readonly version: ConfigVersion;
   readonly text: string;
 }
 
-/** A write as the history keeps it. */
+/** A write in the history. */
 export interface KeptEntry extends StoredEntry {
   readonly author: string;
 }

@@ -2,7 +2,7 @@ import { KitClosedError, type KitError } from "../index.js";
 import { Deadline, type Limit, settled } from "../toolkit/index.js";
 import type { ReadyOptions } from "./options.js";
 
-/** When a wait that begins now is over. */
+/** The limit of a wait that starts now. */
 export const limitOf = ({ waitMs, signal }: ReadyOptions): Limit => ({
   deadline: waitMs === undefined ? undefined : Deadline.in(waitMs),
   signal,
@@ -18,8 +18,7 @@ export class Waiters {
   readonly #waiting = new Set<Waiter>();
 
   /**
-   * `outlasts`: whether the wait continues after an error; KitClosedError always ends it. `late` makes the error at the
-   * deadline.
+   * `outlasts`: whether the wait continues after an error; KitClosedError always ends it. `late` creates the error at the deadline.
    */
   async wait(limit: Limit, outlasts: (error: KitError) => boolean, late: () => KitError): Promise<void> {
     await settled<void>(

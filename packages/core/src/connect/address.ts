@@ -1,16 +1,16 @@
 import type { RedisOptions } from "ioredis";
 import { KitError } from "../kernel/index.js";
 
-/** Where a URL leads. */
+/** The server that a URL describes. */
 export interface Target {
   readonly settings: RedisOptions;
-  /** Of a Cluster. */
+  /** Only for a Cluster. */
   readonly nodes?: { host: string; port: number }[] | undefined;
 }
 
 const urlForm =
   /^(?<scheme>rediss?(?:\+sentinel|\+cluster)?):\/\/(?:(?<user>[^@/]*)@)?(?<hosts>[^/?]*)(?<path>\/[^?]*)?(?:\?(?<query>.*))?$/i;
-/** The address when none is given. */
+/** The address if none is given. */
 export const defaultAddress = "redis://127.0.0.1:6379";
 const badTarget = (why: string): KitError =>
   new KitError("KIT_TARGET", `Cannot connect: ${why}. Example: ${defaultAddress}`);
@@ -39,7 +39,7 @@ const database = (text: string | undefined): number | undefined => {
 };
 
 /**
- * Reads a URL. No error repeats it, since it may hold a password.
+ * Parses a URL. Errors never quote it, because it may contain a password.
  *
  * @throws {KitError} `KIT_TARGET`: it is malformed.
  */
@@ -84,7 +84,7 @@ export const parseAddress = (url: string): Target => {
   return { settings: { ...settings, ...address } };
 };
 
-/** Hosts and ports, for messages; never credentials. */
+/** Hosts and ports, for messages. Never credentials. */
 export const addressText = ({ nodes, settings: { path, sentinels, host, port } }: Target): string =>
   path ??
   (nodes ?? sentinels ?? [{ host, port }]).map((node) => `${String(node.host)}:${String(node.port)}`).join(", ");

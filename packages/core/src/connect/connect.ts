@@ -38,7 +38,7 @@ import {
 } from "../kernel/index.js";
 import { addressText, defaultAddress, parseAddress, type Target } from "./address.js";
 
-/** How to connect. */
+/** Options of `connect()`. */
 export interface ConnectOptions {
   /**
    * `redis:`, `rediss:`, `unix:`, `redis+sentinel:` or `redis+cluster:` (the last two also with `rediss+`).
@@ -47,8 +47,8 @@ export interface ConnectOptions {
    */
   readonly url?: string | undefined;
   /**
-   * How long to wait for a server that answers, in milliseconds. With the default the error arrives within two seconds; if
-   * the event loop stands still at that instant, up to as long again after it turns, at most a second.
+   * How long to wait for a server to answer, in milliseconds. With the default, the error arrives within two seconds. If the event
+   * loop is blocked at that instant, the wait gets extra time afterwards: the same time again, up to one second.
    *
    * @default 1900
    */
@@ -61,38 +61,38 @@ export interface ConnectOptions {
    * @default "kit"
    */
   readonly connectionName?: string | undefined;
-  /** Further ioredis options (`tls`, for example), for each connection. They override the URL. */
+  /** More ioredis options for each connection, such as `tls`. They override the URL. */
   readonly options?: RedisOptions | undefined;
   /**
-   * Further options of ioredis' `Cluster` (`natMap`, `scaleReads`, `slotsRefreshInterval` …), with a Cluster address. They
-   * override ours. With `scaleReads` reads of the packages, too, go to replicas, which lag behind.
+   * More options of ioredis' `Cluster` (`natMap`, `scaleReads`, `slotsRefreshInterval` …), for a Cluster address. They override
+   * kit's defaults. With `scaleReads`, kit packages also read from replicas, which lag behind.
    */
   readonly cluster?: Omit<ClusterOptions, "redisOptions" | "lazyConnect" | keyof typeof ownClusterSettings> | undefined;
 }
 
 /**
- * A client made by `connect()`: all commands of ioredis, and `close()`. Every kit package accepts it. It has the same type for
- * a single server, Sentinel and Cluster, so that callers do not change when the server does.
+ * A client made by `connect()`: all ioredis commands, and `close()`. Every kit package accepts it. A single server, Sentinel and
+ * Cluster share this type, so your code does not change when the server does.
  */
 export type Connection = RedisCommander &
   RedisLike &
   AsyncDisposable & {
     /**
-     * Waits for commands in flight, at most two seconds, and ends the connection for good. Commands that wait for a
-     * connection reject. Idempotent; never rejects.
+     * Waits up to two seconds for commands in flight, and then ends the connection for good. Commands that wait for a connection
+     * reject. Idempotent; never rejects.
      */
     close(): Promise<void>;
-    /** Ends the connection at once; commands in flight reject. */
+    /** Ends the connection immediately. Commands in flight reject. */
     disconnect(): void;
-    /** `close()`. */
+    /** The same as `close()`. */
     quit(): Promise<"OK">;
-    /** Commands that go out together. On a Cluster all their keys must lie in one slot. */
+    /** Sends several commands together. On a Cluster all their keys must be in the same slot. */
     pipeline(): ChainableCommander;
-    /** Commands that are executed together (MULTI/EXEC). On a Cluster all their keys must lie in one slot. */
+    /** Runs several commands as one transaction (MULTI/EXEC). On a Cluster all their keys must be in the same slot. */
     multi(): ChainableCommander;
   };
 
-/** The wait between two checks of a server that loads its data. */
+/** The wait between two checks of a server that is loading its data, in milliseconds. */
 const loadingPauseMs = 50;
 
 /** The error that ends the first connection, if no further try can succeed. */
@@ -138,20 +138,23 @@ const make = (
 /**
  * Connects, and resolves once the server answers.
  *
- * `target` is a URL or options: `redis://user:password@host:port/db`, `rediss:` with TLS, `unix:/path`,
- * `redis+sentinel://h1,h2/name`, `redis+cluster://h1,h2`. Without one, or with an empty string, it is the environment's
- * `REDIS_URL`, else `redis://127.0.0.1:6379`.
+ * `target` is a URL or options: `redis://user:password@host:port/db`, `rediss:` for TLS, `unix:/path`,
+ * `redis+sentinel://h1,h2/name`, or `redis+cluster://h1,h2`. Without a URL, or with an empty string, it is the environment's
+ * `REDIS_URL`, or `redis://127.0.0.1:6379`.
  *
- * The client reconnects until it is closed, with jittered waits of at most two seconds. A connection that goes silent during a
- * kit call is replaced, and a client that gave up is connected again. A command of yours whose reply is lost rejects (by
- * default ioredis would send it a second time); a command that is given while the connection is down waits for the next
- * connection attempt. Behind Sentinels the client also subscribes to failovers (one connection to each Sentinel), and leaves
- * a master that was replaced. Close it with `close()`, or `await using`.
+ * The client reconnects until you close it, with jittered waits of up to two seconds. kit replaces a connection that goes silent
+ * during a kit call, and reconnects a client that gave up.
  *
- * @throws {KitUnavailableError} no server answered within `deadlineMs`; the message names host, port and cause.
- * @throws {KitError} `KIT_AUTH`: the server refused the credentials. `KIT_TARGET`: the address is malformed, or the server has
- * no such database. `KIT_UNSUPPORTED`: ioredis is not installed.
- * @throws {TypeError | RangeError} an option is not what it should be.
+ * If the reply to your own command is lost, the command rejects. By default, ioredis would send it again. A command that you send
+ * while the connection is down waits for the next connection attempt.
+ *
+ * With Sentinels, the client also subscribes to failovers (one connection to each Sentinel), and leaves a master that was replaced.
+ * Close the client with `close()`, or declare it with `await using`.
+ *
+ * @throws {KitUnavailableError} no server answered within `deadlineMs`; the message contains host, port and cause.
+ * @throws {KitError} `KIT_AUTH`: the server rejected the credentials. `KIT_TARGET`: the address is malformed, or the server does
+ * not have that database. `KIT_UNSUPPORTED`: ioredis is not installed.
+ * @throws {TypeError | RangeError} an option is invalid.
  *
  * @example
  * const redis = await connect("redis://127.0.0.1:6379");
@@ -235,8 +238,8 @@ export const connect = async (
 };
 
 /**
- * ioredis keeps the password in `options`: a client that is logged shows its address and status, and no more. So do its duplicates,
- * and the nodes of a Cluster.
+ * Hides the password that ioredis keeps in `options`: a logged client shows only its address and status. The same applies to its
+ * duplicates and to the nodes of a Cluster.
  */
 const mask = (client: RedisLike): RedisLike => {
   const value = (): string => `Redis at ${addressOf(client)} (${client.status})`;
@@ -249,7 +252,7 @@ const mask = (client: RedisLike): RedisLike => {
   return client;
 };
 
-/** ioredis is an optional peer: a program on another client does without. */
+/** ioredis is an optional peer dependency: a program with another client does not need it. */
 const notInstalled = (cause: unknown): never => {
   throw new KitError("KIT_UNSUPPORTED", "connect() finds no ioredis: npm install ioredis", { cause });
 };
@@ -282,7 +285,7 @@ const checkDatabase = async (
   }
 };
 
-/** Waits for the replies of what was sent. */
+/** Waits for the replies to commands that were sent. */
 const finish = async (client: RedisLike): Promise<void> => {
   // The reply to PING arrives after those of all commands before it.
   const pings = connectionsOf(client)
@@ -360,10 +363,10 @@ const firstReady = (
   );
 };
 
-/** For an unreachable Cluster ioredis reports only this; for other connections it has reported the cause before. */
+/** For an unreachable Cluster ioredis reports only this. For other connections it has already reported the cause. */
 const aftermath = /^(Connection is closed|None of startup nodes|Failed to refresh slots)/;
 
-/** A hint for the message; for a single server also whether another service listens there. */
+/** A hint for the message. For a single server, it covers another service on the same port. */
 const hintOf = ({ nodes, settings: { sentinels, tls } }: Target, error: unknown): string =>
   !nodes && !sentinels && ((tls && !error) || /RESP type|Protocol error|closed|RESET|EPIPE/.test(String(error)))
     ? "A wrong port, TLS on one side, maxclients, or protected mode?"
@@ -371,7 +374,7 @@ const hintOf = ({ nodes, settings: { sentinels, tls } }: Target, error: unknown)
       ? "Is that the host's name?"
       : "Is it running?";
 
-/** Connects to a single node, whose error has the reason. Returns a function that ends it. */
+/** Connects to a single node, whose error contains the reason. Returns a function that ends this. */
 const askOneNode = (client: RedisLike, onError: (error: unknown) => void): (() => void) => {
   try {
     const node = duplicateNode(client, {});

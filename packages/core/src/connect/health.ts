@@ -10,31 +10,33 @@ import {
   withContext,
 } from "../kernel/index.js";
 
-/** The state of the server and of our connections. */
+/** The state of the server and of kit's connections to it. */
 export interface Health {
   /** Whether the server answered in time. */
   readonly ok: boolean;
-  /** Why it did not; undefined when `ok`. */
+  /** Why the check failed. Undefined if `ok`. */
   readonly error: KitError | undefined;
-  /** The server's address: `host:port` or a socket's path. Behind Sentinels the master's; their own while there is none. */
+  /**
+   * The server's address: `host:port` or a socket path. With Sentinels it is the master's address, or the Sentinels' addresses
+   * while there is no master.
+   */
   readonly address: string;
-  /** How the client sees its connection: ioredis' status. */
+  /** The client's view of its connection, as an ioredis status. */
   readonly connection: string;
   /** Milliseconds from sending PING to its reply. */
   readonly roundTripMs: number | undefined;
-  /** `redis` or `valkey`; undefined where INFO is not permitted. */
+  /** `redis` or `valkey`. Undefined if INFO is not permitted. */
   readonly server: "redis" | "valkey" | undefined;
-  /** The server's version; undefined where INFO is not permitted. */
+  /** The server's version. Undefined if INFO is not permitted. */
   readonly version: string | undefined;
-  /** `standalone`, `sentinel` or `cluster`: the server's own mode in INFO, not the kind of the address. */
+  /** `standalone`, `sentinel` or `cluster`: the server's own mode from INFO, not the kind of address you connect to. */
   readonly mode: string | undefined;
-  /** Whether pushed messages arrive: undefined while nothing has needed them. */
+  /** Whether pushed messages arrive. Undefined until something has needed them. */
   readonly pushes: "open" | "forbidden" | "down" | undefined;
 }
 
 /**
- * Reports on the server and on our connections to it. Resolves within `deadlineMs` (2000 by default), also when no server
- * answers.
+ * Reports on the server and on kit's connections to it. Resolves within `deadlineMs` (2000 by default), even if no server answers.
  *
  * @example
  * const { ok, roundTripMs } = await health(redis);

@@ -16,14 +16,14 @@ export interface Durability {
   /**
    * - `safe`: the requested replicas and disks have the writes
    * - `short`: fewer confirmed in time; the writes stay on the master, and may still reach the others
-   * - `unknown`: it cannot be found out: the connection or the server changed meanwhile, or the server is unreachable
+   * - `unknown`: it cannot be determined: the connection or the server changed meanwhile, or the server is unreachable
    */
   readonly outcome: "safe" | "short" | "unknown";
-  /** How many replicas have acknowledged: a lower bound. */
+  /** How many replicas have acknowledged the writes: a lower bound. */
   readonly replicas: number;
-  /** Whether the master's disk is known to have the writes, and how many replicas' disks are. */
+  /** Whether the master's disk is known to have the writes, and on how many replicas the disk has them. */
   readonly fsync: { readonly local: boolean; readonly replicas: number };
-  /** Why it is not safe, in words. */
+  /** Why the writes are not safe, in words. */
   readonly why: string | undefined;
 }
 
@@ -61,15 +61,15 @@ const diskOf = ({ settings, version, isRewriting }: Look): Disk => {
   return { why: `appendfsync is ${fsync}${unless}, and ${String(reason)}` };
 };
 
-/** The time reserved for the last INFO when the wait for acknowledgements lasts until the end. */
+/** The time reserved for the last INFO, in milliseconds, if the wait for acknowledgements lasts until the end. */
 const lastLookMs = 50;
 const markMs = 10_000;
 
 /**
  * Asks the server of a checked-out connection for the durability of everything written on it so far, by any client.
  *
- * It writes a mark first: since 7.2 WAIT counts only the last write of its own connection, and a change by an earlier try whose
- * reply was lost is none of these. Replication is one stream, so a replica that has the mark has all before it.
+ * It writes a mark first. Since 7.2, WAIT counts only the last write of the connection that sends it, which excludes a change by an
+ * earlier try whose reply was lost. Replication is one stream, so a replica that has the mark has everything before it.
  */
 export const confirm = async (
   context: ClientContext,
@@ -164,8 +164,8 @@ const count = async (inquiry: Inquiry, counts: Counts): Promise<string | undefin
 };
 
 /**
- * Where WAIT is forbidden: writes a token and reads it on the replicas that the master names. Counts only the replicas on
- * which it was found in time.
+ * Counts replicas if WAIT is forbidden: writes a token and reads it on the master's replicas. Counts only the replicas on which the
+ * token was found in time.
  */
 const countOnReplicas = async (inquiry: Inquiry): Promise<number> => {
   const { context, connection, resolved, waitUntil, deadline } = inquiry;

@@ -25,7 +25,7 @@ export type Said =
   | { readonly refusal: KitError; readonly isForbidden: boolean }
   | { readonly lost: KitError };
 
-/** Sends one command; every outcome is a value. */
+/** Sends one command. Every outcome is a value. */
 export const say = async (
   connection: ExclusiveConnection,
   command: string,
@@ -47,17 +47,17 @@ export interface Look {
   readonly replication: ReplicationState;
   /** Product and version; only with the disk. */
   readonly version: { readonly server: "redis" | "valkey"; readonly version: string } | undefined;
-  /** `appendonly`, `appendfsync` and `no-appendfsync-on-rewrite`; undefined where CONFIG GET is forbidden. */
+  /** `appendonly`, `appendfsync` and `no-appendfsync-on-rewrite`. Undefined if CONFIG GET is forbidden. */
   readonly settings: ReadonlyMap<string, string> | undefined;
   /**
-   * A rewrite of the append-only file is under way. Where the file was off before, it lacks everything until the rewrite
-   * ends, and INFO looks the same.
+   * Whether the append-only file is being rewritten. If the file was off before, it is incomplete until the rewrite ends, and INFO
+   * looks the same.
    */
   readonly isRewriting: boolean;
 }
 
 /**
- * Looks at the server behind a connection. Undefined: INFO is forbidden, so the server cannot be identified.
+ * Looks at a connection's server. Undefined if INFO is forbidden, because the server cannot be identified then.
  *
  * @throws {KitError} no answer, or another refusal.
  */
@@ -97,7 +97,7 @@ const replyOf = (said: Said): unknown => {
 export interface CheckedOut {
   readonly connection: ExclusiveConnection;
   readonly before: Look | undefined;
-  /** The key of the mark: determined before anything is written, since that may need another connection. */
+  /** The key of the mark. It is determined before anything is written, because that may need another connection. */
   readonly mark: string;
 }
 
@@ -105,7 +105,7 @@ const againMs = 50;
 const pokeMs = 500;
 
 /**
- * Checks out a connection to the master that serves the key: its server was a master at the check, and has the slot.
+ * Checks out a connection to the master that serves the key: at the check, its server was a master and had the slot.
  *
  * @throws {KitError} there was no connection until the deadline; nothing was sent that changes anything.
  */
@@ -166,7 +166,7 @@ export const toReplica = async (
   throw said.lost;
 };
 
-/** The Cluster slot of a key behind the caller's client, whose `keyPrefix` counts. */
+/** The Cluster slot of a key, including the `keyPrefix` of the caller's client. */
 export const slotBehind = (client: RedisLike, key: string): number => slotOf(keyPrefixOf(client) + key);
 
 const keyPrefixOf = (client: RedisLike): string =>

@@ -22,16 +22,16 @@ import { confirm, type Durability, unknown } from "./confirm.js";
 import { checkOut } from "./connection.js";
 import { type DurabilityOptions, type ResolvedOptions, resolveOptions } from "./options.js";
 
-/** A dedicated connection for writes whose durability is confirmed. It is not shared meanwhile. */
+/** A dedicated connection for writes whose durability is confirmed. Nothing else uses it meanwhile. */
 export interface DurableScope {
   /**
-   * One command.
+   * Sends one command.
    *
    * @throws {KitUnknownOutcomeError} it was sent and the reply is lost.
-   * @throws {KitError} the server refused it, by its code.
+   * @throws {KitError} the server refused it, with its code.
    */
   call(command: string, ...args: RedisArgument[]): Promise<unknown>;
-  /** One script, as its own `run` does it, within the deadline of the whole call. */
+  /** Runs one script, like the script's own `run`, within the deadline of the whole call. */
   run<const Keys extends readonly string[], const Args extends readonly string[], Reply>(
     script: Script<Keys, Args, Reply>,
     keys: Parameters<Script<Keys, Args, Reply>["run"]>[1],
@@ -52,20 +52,20 @@ const reserved =
   /^(MULTI|EXEC|DISCARD|WATCH|UNWATCH|RESET|QUIT|SELECT|AUTH|HELLO|CLIENT|READONLY|READWRITE|ASKING|[PS]?(UN)?SUBSCRIBE|MONITOR|SYNC|PSYNC|WAIT|WAITAOF|B(L|R|Z)\w*POP\w*|BLMOVE)$/i;
 
 /**
- * Runs `write` on a connection of its own and reports the durability of its writes: how many replicas have them, and
- * whether disks do.
+ * Runs `write` on a dedicated connection and reports the durability of its writes: how many replicas have them, and whether disks
+ * do.
  *
- * The outcome is `safe` only if the same server replies on the same connection and is still the master of the same history;
- * otherwise it is `unknown`. Data that `write` read counts as written: a retry that found its work done is `safe` only when
- * that work is confirmed. It is no consensus; see `replicas`.
+ * The outcome is `safe` only if the same server replies on the same connection and is still the master of the same history.
+ * Otherwise it is `unknown`. Data that `write` read counts as written: if a retry finds its work done, it is `safe` only when that
+ * work is confirmed. This is not a consensus protocol; see `replicas`.
  *
- * At most eight calls run at a time for a client and prefix; further calls wait in order of arrival. Commands on the client itself never
- * wait for them. For several changes in one atomic step use a script: MULTI is refused, as are commands that block or change
- * the connection (AUTH, SELECT and the like).
+ * Up to eight calls run at a time per client and prefix. Further calls wait in order of arrival; commands on the client itself
+ * never wait for them. For several changes in one atomic step, use a script: MULTI is rejected, as are commands that block or
+ * change the connection (AUTH, SELECT and the like).
  *
  * @throws the error of `write`; the connection is then closed.
  * @throws {KitUnavailableError} no master in time; nothing was written.
- * @throws {KitUnknownOutcomeError} `write` did not come to an end by `deadlineMs`, but had sent something.
+ * @throws {KitUnknownOutcomeError} `write` did not finish by `deadlineMs`, but had sent something.
  * @throws `signal.reason` if `signal` aborts first.
  *
  * @example
@@ -84,8 +84,9 @@ export const durable = async <T>(
 };
 
 /**
- * Reports whether the requested replicas and disks have everything that any client has written so far on the server that serves
- * `key` now. After a failover that is another server, which may never have received a certain write: use `durable` for that.
+ * Reports whether the requested replicas and disks have everything that any client has written so far on the server that now serves
+ * `key`. After a failover, another server serves it, which may never have received a certain write. To confirm your own write, use
+ * `durable`.
  *
  * @throws {KitUnavailableError} no master in time.
  * @throws `signal.reason` if `signal` aborts first.

@@ -1,10 +1,10 @@
 import { type AttachedReplicaLine, attachedReplicas, infoFields } from "../toolkit/index.js";
 
-/** A number from INFO or CONFIG; undefined where the server does not report it. */
+/** A number from INFO or CONFIG. Undefined if the server does not report it. */
 export const numberOf = (text: string | undefined): number | undefined =>
   text === undefined || !/^-?\d+$/.test(text) ? undefined : Number(text);
 
-/** The reply of CONFIG GET: a flat list, or a map where the client speaks RESP3. */
+/** The reply to CONFIG GET: a flat list, or a map if the client uses RESP3. */
 export const settingsOf = (reply: unknown): ReadonlyMap<string, string> => {
   if (reply instanceof Map) return reply as Map<string, string>;
   if (!Array.isArray(reply)) return new Map(Object.entries(reply as Record<string, string>));
@@ -16,9 +16,9 @@ export const settingsOf = (reply: unknown): ReadonlyMap<string, string> => {
 /** The fields of INFO replication. */
 export interface ReplicationState {
   readonly role: "master" | "replica";
-  /** The history that the offset counts in: another one after each promotion, restart or change of master. */
+  /** The history that the offset counts in. It changes after each promotion, restart or change of master. */
   readonly replid: string;
-  /** Its offset in that history, in bytes. */
+  /** The node's offset in that history, in bytes. */
   readonly offset: number;
   readonly replicas: readonly AttachedReplicaLine[];
   readonly fields: ReadonlyMap<string, string>;

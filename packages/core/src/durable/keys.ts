@@ -1,13 +1,13 @@
 /**
- * Every key of `@kit/core/durable`. The tag is `all`; on a Cluster it is one that lies in the slot of the caller's key.
+ * Every key of `@kit/core/durable`. The tag is `all`; on a Cluster it is a tag in the same slot as the caller's key.
  *
  * | Key                              | Type   | Content                                    | Life |
  * | -------------------------------- | ------ | ------------------------------------------ | ---- |
  * | `kit:durable:{tag}:mark`         | string | `1`: the last write of a connection        | 10 s |
  * | `kit:durable:{tag}:mark:<token>` | string | the token, where WAIT is forbidden         | 10 s |
  *
- * No other entry of core writes a key. Each client has a channel `kit:inbox:<uuid>` for what packages publish to it; it is
- * subscribed only while a package waits for that.
+ * No other entry of core writes a key. Each client has a channel `kit:inbox:<uuid>`, to which packages publish. The channel is
+ * subscribed only while a package waits for messages.
  */
 export const markKey = (prefix: string, tag: string): string => `${prefix}:durable:{${tag}}:mark`;
 

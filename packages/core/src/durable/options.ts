@@ -2,17 +2,17 @@ import { custom, integer, required, resolve, type Resolved, type RulesOf, signal
 
 /** On how many replicas, and on which disks, a write counts as safe. */
 export interface DurabilityOptions {
-  /** Any key that was written; on a Cluster it selects the shard. */
+  /** Any key that was written. On a Cluster it selects the shard. */
   readonly key: string;
   /**
-   * How many replicas must have received the writes; 0 only with `fsync: "local"`. When this is the number of all replicas,
-   * any one server can be lost without loss of the writes. With fewer, a replica without them may be promoted.
+   * How many replicas must have received the writes; 0 only with `fsync: "local"`. If this is the number of all replicas, you can
+   * lose any one server without losing the writes. With fewer, a replica without them may be promoted.
    *
    * @default 1
    */
   readonly replicas?: number | undefined;
   /**
-   * Which disks must have the writes: none; the master's; or the master's and those of `replicas` replicas.
+   * Which disks must have the writes: none, the master's disk, or the disks of the master and of `replicas` replicas.
    *
    * @default "none"
    */
@@ -24,12 +24,12 @@ export interface DurabilityOptions {
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * The whole call, the writes included, settles within this many milliseconds.
+   * The deadline of the whole call, including the writes, in milliseconds.
    *
    * @default `timeoutMs` + 2000
    */
   readonly deadlineMs?: number | undefined;
-  /** Rejects the call with `signal.reason`; what was sent may still happen. */
+  /** Rejects the call with `signal.reason`. A write that was already sent may still happen. */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -3,20 +3,20 @@ import { type ClientContext, traced } from "../toolkit/index.js";
 import { numberOf, settingsOf } from "./info.js";
 import { replyTo, type ReportOptions, type Seen, survey } from "./survey.js";
 
-/** The possible loss: in words and, where it is known, as a number. Without loss both numbers are 0. */
+/** The possible loss: in words and, if known, as a number. Without loss both numbers are 0. */
 export interface Loss {
   readonly text: string;
-  /** At most this many changes; undefined: not known. */
+  /** The maximum number of lost changes. Undefined if not known. */
   readonly changes: number | undefined;
-  /** At most the changes of this many milliseconds; undefined: not known. */
+  /** The maximum time whose changes are lost, in milliseconds. Undefined if not known. */
   readonly ms: number | undefined;
 }
 
-/** How one node keeps its data; plain data. Fields from CONFIG GET are undefined where it is forbidden. */
+/** How one node keeps its data, as plain data. Fields from CONFIG GET are undefined if CONFIG GET is forbidden. */
 export interface NodePersistence {
-  /** `host:port`, as its neighbours or the client name it. */
+  /** `host:port`, as its neighbors or the client name it. */
   readonly address: string;
-  /** Why the node could not be read; all fields below are then undefined. */
+  /** Why the node could not be read. All fields below are then undefined. */
   readonly error: string | undefined;
   readonly role: "master" | "replica" | undefined;
   readonly snapshots: SnapshotState | undefined;
@@ -25,9 +25,9 @@ export interface NodePersistence {
   readonly folder: string | undefined;
   readonly atRisk:
     | {
-        /** If the server process were killed now (`kill -9`), and its machine lived on. */
+        /** If the server process were killed now (`kill -9`), and its machine kept running. */
         readonly kill: Loss;
-        /** If the machine lost its power now. */
+        /** If the machine lost power now. */
         readonly powerCut: Loss;
       }
     | undefined;
@@ -35,7 +35,10 @@ export interface NodePersistence {
 
 /** Snapshots (RDB). */
 export interface SnapshotState {
-  /** `save`: a snapshot is made after `afterMs` milliseconds with at least `changes` changes. Empty: never by itself. */
+  /**
+   * `save`: a snapshot is made after `afterMs` milliseconds with at least `changes` changes. Empty: the server makes none on its
+   * own.
+   */
   readonly points: readonly { readonly afterMs: number; readonly changes: number }[] | undefined;
   /** `dbfilename`. */
   readonly file: string | undefined;
@@ -43,11 +46,11 @@ export interface SnapshotState {
   readonly isCompressed: boolean | undefined;
   /** Whether writes are refused after a snapshot failed (`stop-writes-on-bgsave-error`). */
   readonly stopsWritesOnError: boolean | undefined;
-  /** Whether the last one succeeded. */
+  /** Whether the last snapshot succeeded. */
   readonly lastOk: boolean;
-  /** When the last one succeeded, or the server started: epoch milliseconds of its clock. */
+  /** When the last snapshot succeeded, or the server started: epoch milliseconds on the server's clock. */
   readonly lastAt: number | undefined;
-  /** How long ago that is, by its clock. */
+  /** The time since `lastAt`, in milliseconds on the server's clock. */
   readonly ageMs: number | undefined;
   readonly isRunning: boolean;
   /** Changes since the last snapshot. */
@@ -56,34 +59,37 @@ export interface SnapshotState {
 
 /** The append-only file (AOF). */
 export interface AppendOnlyState {
-  /** Whether it is written (`appendonly`). */
+  /** Whether the file is written (`appendonly`). */
   readonly isOn: boolean;
   /** `appendfsync`. */
   readonly fsync: "always" | "everysec" | "no" | undefined;
   /** Whether nothing is synced while a child of the server writes (`no-appendfsync-on-rewrite`). */
   readonly pausesOnRewrite: boolean | undefined;
-  /** It is rewritten when it has grown by so many percent (`auto-aof-rewrite-percentage`; 0: never by itself)… */
+  /**
+   * The growth at which the file is rewritten, in percent (`auto-aof-rewrite-percentage`). 0: the server never rewrites it on its
+   * own.
+   */
   readonly rewriteAtPercent: number | undefined;
-  /** …and is larger than this (`auto-aof-rewrite-min-size`). */
+  /** The size that the file must also exceed for a rewrite, in bytes (`auto-aof-rewrite-min-size`). */
   readonly rewriteAtBytes: number | undefined;
   readonly bytes: number | undefined;
-  /** Its size after the last rewrite. */
+  /** The file's size after the last rewrite. */
   readonly baseBytes: number | undefined;
   readonly isRewriting: boolean;
   /** Whether the last rewrite succeeded. The server does not report its time. */
   readonly lastRewriteOk: boolean;
-  /** How long the last rewrite took, in milliseconds, in whole seconds; undefined when there was none since the start. */
+  /** How long the last rewrite took, in milliseconds, to the second. Undefined if there was none since the server started. */
   readonly lastRewriteMs: number | undefined;
-  /** Whether the last write to it succeeded. */
+  /** Whether the last write to the file succeeded. */
   readonly lastWriteOk: boolean;
-  /** Bytes that are acknowledged but not yet written to the file, since the disk is slow. */
+  /** Bytes that are acknowledged but not yet written to the file, because the disk is slow. */
   readonly bufferedBytes: number | undefined;
 }
 
 /**
- * Reports how all servers that replicate from each other persist their data, whether the last snapshot and rewrite worked,
- * and what a crash now would lose; on a Cluster all nodes; at most 100. A node that does not answer has an `error` in its row,
- * and the call still resolves.
+ * Reports how all servers that replicate from each other persist their data, whether the last snapshot and rewrite worked, and what
+ * a crash now would lose. On a Cluster it covers all nodes. It visits up to 100 nodes. A node that does not answer has an `error`
+ * in its row, and the call still resolves.
  *
  * @example
  * for (const { address, atRisk } of await persistenceReport(redis)) console.log(address, atRisk?.powerCut.text);

@@ -21,14 +21,14 @@ import { type ReplicationState, replicationStateOf } from "./info.js";
 /** How stale an answer may be. */
 export interface ReplicaReadsOptions {
   /**
-   * No answer is staler than this many milliseconds: a write that was acknowledged longer before is in it. With a smaller value
-   * the master answers more reads itself, and its offset is read more often: at most twice in that time.
+   * The maximum staleness of an answer, in milliseconds. A write that was acknowledged longer ago is in the answer. With a smaller
+   * value, the master answers more reads itself, and its offset is read more often: up to twice in that time.
    *
    * @default 1000
    */
   readonly maxStaleMs?: number | undefined;
   /**
-   * Every read settles within this many milliseconds.
+   * The deadline of every read, in milliseconds.
    *
    * @default 2000
    */
@@ -43,7 +43,7 @@ const replicaReadsRules = {
 /** The result of a read. */
 export interface ReplicaRead {
   readonly value: unknown;
-  /** Everything written longer ago than this many milliseconds is in `value`; 0 for an answer of the master. */
+  /** Everything written longer ago than this many milliseconds is in `value`; 0 for an answer from the master. */
   readonly staleMs: number;
   /** The server that answered: `host:port` of a replica, or `master`. */
   readonly from: string;
@@ -52,24 +52,24 @@ export interface ReplicaRead {
 /** Reads from replicas. */
 export interface ReplicaReads extends Disposable {
   /**
-   * Runs one command that only reads. Its first argument is its key, which on a Cluster selects the shard. Where the user may
-   * not run COMMAND INFO, these are the plain reads of Redis' own types.
+   * Runs one read-only command. Its first argument is its key, which on a Cluster selects the shard. If the user may not run
+   * COMMAND INFO, only the plain reads of Redis' own types are accepted.
    *
    * @throws {RangeError} the command may write.
    * @throws {KitUnavailableError} neither a replica that is fresh enough nor the master answered in time.
-   * @throws {KitError} the server refused it, by its code.
+   * @throws {KitError} the server refused it, with its code.
    */
   call(command: string, ...args: [string, ...RedisArgument[]]): Promise<ReplicaRead>;
-  /** Ends its connections. Reads that are under way reject. */
+  /** Ends its connections. Reads in flight reject. */
   close(): void;
 }
 
 /**
- * Reads from replicas, with a bound on how stale each answer is.
+ * Reads from replicas, with a limit on how stale each answer is.
  *
- * The bound is measured: the master's replication offset is read at a known instant, and a replica that has reached this
- * offset has everything written before. Only this process's monotonic clock counts. When no replica is fresh enough, the
- * master answers. Each read costs two commands on a replica. Close the object after use.
+ * The staleness is measured. kit reads the master's replication offset at a known instant; a replica that has reached this offset
+ * has everything written before. Only this process's monotonic clock counts. If no replica is fresh enough, the master answers.
+ * Each read costs two commands on a replica. Close the object after use.
  *
  * @example
  * const near = replicaReads(redis, { maxStaleMs: 500 });
@@ -83,7 +83,7 @@ export const replicaReads = (redis: RedisLike, options: ReplicaReadsOptions = {}
   return new Reader(attach(redis), maxStaleMs, deadlineMs);
 };
 
-/** The master's replication offset at an instant on our clock. */
+/** The master's replication offset at an instant on the local clock. */
 interface Sample {
   readonly at: number;
   readonly replication: ReplicationState;
@@ -91,7 +91,7 @@ interface Sample {
 
 /** A master and its replicas. */
 interface Shard {
-  /** The newest first. A replica that lags is compared with an older one. */
+  /** Newest first. A replica that lags is compared with an older sample. */
   samples: readonly Sample[];
   sampling: Promise<void> | undefined;
   turn: number;
@@ -103,10 +103,10 @@ const samplesKept = 8;
 const plainReads =
   /^(get|mget|getrange|strlen|getbit|bitcount|bitpos|exists|type|p?ttl|p?expiretime|h(get|mget|getall|len|strlen|exists|keys|vals|scan|randfield)|lrange|llen|lindex|lpos|s(card|members|m?ismember|scan|randmember|inter|union|diff|intercard)|z(range|rangebyscore|rangebylex|revrange|revrangebyscore|revrangebylex|score|mscore|card|count|lexcount|rank|revrank|scan|randmember)|x(range|revrange|len)|geo(pos|dist|hash|search))$/;
 
-/** A replica's share of the deadline: the rest is left for the master to answer. */
+/** A replica's share of the deadline. The rest is left for the master to answer. */
 const firstShare = 0.5;
 
-/** A replica that was silent or unreachable is not used for this long. */
+/** How long a replica that was silent or unreachable is not used, in milliseconds. */
 const restMs = 1_000;
 
 class Reader implements ReplicaReads {
@@ -162,7 +162,10 @@ class Reader implements ReplicaReads {
     );
   }
 
-  /** COMMAND INFO is sent once for each command. Where it is forbidden, or does not know it, only the listed commands count as reads. */
+  /**
+   * Whether a command only reads. COMMAND INFO is sent once per command. If it is forbidden, or does not include the command, only
+   * the listed commands count as reads.
+   */
   #onlyReads(command: string, deadline: Deadline): Promise<boolean> {
     const name = command.toLowerCase();
     let known = this.#readonly.get(name);
@@ -203,12 +206,12 @@ class Reader implements ReplicaReads {
     return master;
   }
 
-  /** The next read looks up the slot's master anew. */
+  /** Makes the next read look up the slot's master again. */
   #forgetMaster(key: string): void {
     this.#masters.delete(slotBehind(this.#context.client, key));
   }
 
-  /** Reads the master's offset; many calls at once share one read. On failure nothing changes. */
+  /** Reads the master's offset. Concurrent calls share one read. On failure nothing changes. */
   #sample(shard: Shard, key: string, deadline: Deadline): Promise<void> {
     shard.sampling ??= this.#ask(shard, key, deadline)
       .catch(() => this.#forgetMaster(key))
@@ -233,7 +236,7 @@ class Reader implements ReplicaReads {
     }
   }
 
-  /** Replicas come and go, and each kept connection uses a place in the pool. */
+  /** Drops connections to replicas that were removed, because each kept connection uses a place in the pool. */
   #dropStrangers(): void {
     const replicas = [...this.#shards.values()].flatMap(({ samples }) => samples[0]?.replication.replicas ?? []);
     const known = new Set(replicas.map(nameOf));
@@ -270,7 +273,7 @@ class Reader implements ReplicaReads {
     return undefined;
   }
 
-  /** Undefined: the replica is too far behind, or does not reply. */
+  /** Undefined if the replica is too far behind, or does not reply. */
   async #fromReplica(
     shard: Shard,
     node: Address,
@@ -337,7 +340,7 @@ class Reader implements ReplicaReads {
 
 const nameOf = ({ host, port }: Address): string => `${host}:${String(port)}`;
 
-/** How long ago the master's offset was no higher than this replica's is now; undefined when no sample shows it. */
+/** How long ago the master's offset was no higher than this replica's offset is now. Undefined if no sample shows it. */
 const staleness = (samples: readonly Sample[], replica: ReplicationState): number | undefined => {
   const reached = samples.find(
     ({ replication }) => replication.replid === replica.replid && replication.offset <= replica.offset,

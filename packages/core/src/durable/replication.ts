@@ -3,40 +3,43 @@ import { type ClientContext, traced } from "../toolkit/index.js";
 import { numberOf, type ReplicationState } from "./info.js";
 import { masterOf, type ReportOptions, type Seen, survey } from "./survey.js";
 
-/** How one node takes part in replication; plain data. */
+/** How one node takes part in replication, as plain data. */
 export interface NodeReplication {
-  /** `host:port`, as its neighbours or the client name it. */
+  /** `host:port`, as its neighbors or the client name it. */
   readonly address: string;
-  /** Why the node could not be read; all fields below are then undefined. */
+  /** Why the node could not be read. All fields below are then undefined. */
   readonly error: string | undefined;
   readonly role: "master" | "replica" | undefined;
-  /** Of a replica: whether its link to its master is up, down, or loading all data anew. */
+  /** For a replica: whether its link to its master is up, down, or doing a full resync. */
   readonly link: "up" | "down" | "syncing" | undefined;
-  /** Of a replica: milliseconds since its master last sent anything, in whole seconds. An idle master sends a PING every 10 s. */
+  /**
+   * For a replica: the time since its master last sent anything, in milliseconds, to the second. An idle master sends a PING every
+   * 10 s.
+   */
   readonly lagMs: number | undefined;
-  /** Of a replica whose link is down: since when, in milliseconds. */
+  /** For a replica whose link is down: how long it has been down, in milliseconds. */
   readonly linkDownMs: number | undefined;
-  /** Of a replica: the server it replicates from, `host:port`; that may be a replica too. */
+  /** For a replica: the server it replicates from, `host:port`. That server may itself be a replica. */
   readonly master: string | undefined;
-  /** The number of links to the master: 0 for a master itself; undefined where the chain is broken. */
+  /** The number of links to the master: 0 for a master itself. Undefined if the chain is broken. */
   readonly depth: number | undefined;
-  /** Its offset in its history, in bytes. */
+  /** The node's offset in its history, in bytes. */
   readonly offset: number | undefined;
-  /** Of a replica: how many bytes its master was ahead when both were asked, one after the other. */
+  /** For a replica: how many bytes its master was ahead when both were asked, one after the other. */
   readonly behindBytes: number | undefined;
-  /** The history in which its offset counts. Nodes with different ones cannot be compared. */
+  /** The history in which the offset counts. Nodes with different histories cannot be compared. */
   readonly replid: string | undefined;
-  /** The replicas that get their data from it. */
+  /** The replicas that get their data from this node. */
   readonly replicas: readonly AttachedReplica[] | undefined;
 }
 
-/** A replica as the server that feeds it sees it. */
+/** A replica as its source server sees it. */
 export interface AttachedReplica {
   /** `host:port`. */
   readonly address: string;
   /** `online`, or a stage of the first transfer. */
   readonly state: string;
-  /** Milliseconds since its last acknowledgement, in whole seconds; it sends one each second. */
+  /** The time since its last acknowledgement, in milliseconds, to the second. A replica sends one every second. */
   readonly lagMs: number;
   /** Its acknowledged offset, in bytes. */
   readonly offset: number;
@@ -45,9 +48,9 @@ export interface AttachedReplica {
 }
 
 /**
- * Reports how all servers replicate from each other: the master that the client uses, its replicas and theirs; on a Cluster
- * all nodes; at most 100. A node that does not answer has an `error` in its row, and the call still resolves. Outside of a
- * Cluster a replica that is not connected to its master is not found.
+ * Reports how all servers replicate from each other: the master that the client uses, its replicas, and their replicas. On a
+ * Cluster it covers all nodes. It visits up to 100 nodes. A node that does not answer has an `error` in its row, and the call still
+ * resolves. Outside a Cluster, a replica that is not connected to its master is not found.
  *
  * @example
  * for (const { address, role, link, behindBytes } of await replicationReport(redis)) console.log(address, role, link, behindBytes);
@@ -112,10 +115,10 @@ const rowOf = ({ address, error, replication }: Seen<undefined>, all: readonly S
   };
 };
 
-/** The offset of the data that a server passes on: a replica counts in its master's offsets. */
+/** The offset of the data that a server passes on. A replica counts in its master's offsets. */
 const headOf = ({ offset, fields }: ReplicationState): number => numberOf(fields.get("master_repl_offset")) ?? offset;
 
-/** The master may have another address here, as behind a proxy. */
+/** Whether a node is a replica of another. The master may have another address here, for example behind a proxy. */
 const feeds = ({ replication }: Seen<undefined>, address: string): boolean =>
   replication?.replicas.some(({ host, port }) => `${host}:${String(port)}` === address) ?? false;
 

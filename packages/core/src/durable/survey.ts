@@ -15,7 +15,7 @@ import {
 import { say } from "./connection.js";
 import { type ReplicationState, replicationStateOf } from "./info.js";
 
-/** How a report is made. */
+/** How to make a report. */
 export interface ReportOptions {
   /**
    * The call resolves within this many milliseconds. A node that has not answered by then has an `error` in its row.
@@ -27,7 +27,7 @@ export interface ReportOptions {
 
 const reportRules = { deadlineMs: integer(1, undefined, 2_000) } satisfies RulesOf<ReportOptions>;
 
-/** The findings about one node; or the reason why there are none. */
+/** The findings about one node, or the reason why there are none. */
 export interface Seen<T> {
   readonly address: string;
   readonly error: string | undefined;
@@ -39,13 +39,13 @@ export interface Seen<T> {
 /** The commands of a report beyond INFO. */
 type Question<T> = (connection: ExclusiveConnection, deadline: Deadline) => Promise<T>;
 
-/** The most nodes that are visited; further ones are left out. */
+/** The maximum number of nodes to visit. Further nodes are left out. */
 const maxNodes = 100;
 
-/** A silent node leaves time for the others. */
+/** A node's share of the time, so that a silent node leaves time for the others. */
 const nodeShare = 0.4;
 
-/** Visits the node that the client uses, its master, its replicas and theirs, or all nodes of the Cluster. */
+/** Visits the client's node, its master, its replicas and their replicas, or all nodes of the Cluster. */
 export const survey = async <T>(
   redis: RedisLike | ClientContext,
   options: ReportOptions,

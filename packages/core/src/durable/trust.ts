@@ -1,10 +1,10 @@
 /**
- * Why the WAITAOF of a server is not reliable; undefined where it is.
+ * Why a server's WAITAOF is not reliable. Undefined if it is reliable.
  *
- * Redis 7.2 brought it. With `appendfsync everysec` Redis 7.4 and Valkey 8.0, 8.1, 9.0 and 9.1 answer as soon as the write is
- * in the file, up to a second before it is synced: redis/redis#12622 brought that into both, redis/redis#13793 mended it in
- * Redis 8.0. With a slowed fsync and a power cut, writes were lost that Valkey 8.0.1 had confirmed. A server that is not known
- * to be reliable is not trusted.
+ * WAITAOF exists since Redis 7.2. With `appendfsync everysec`, Redis 7.4 and Valkey 8.0, 8.1, 9.0 and 9.1 answer as soon as the
+ * write is in the file, up to a second before it is synced. Both got this bug from redis/redis#12622; redis/redis#13793 fixed it in
+ * Redis 8.0. With a slowed fsync and a power cut, Valkey 8.0.1 lost writes that it had confirmed. A server is not trusted unless it
+ * is known to be reliable.
  */
 export const distrust = (server: "redis" | "valkey", version: string): string | undefined => {
   const [major = NaN, minor = NaN] = version.split(".").map(Number);

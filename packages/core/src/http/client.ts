@@ -3,30 +3,30 @@ import { KitError, reconnectMs, type RedisArgument, type RedisLike, resolve } fr
 import { argumentText, boundedText, lost, notSent, readReply, replyError, type RestReply } from "./protocol.js";
 import { type HttpClientOptions, httpRules, type HttpSettings } from "./options.js";
 
-/** An endpoint that asks for a longer pause gets this one. */
+/** The maximum pause, in milliseconds, even if an endpoint requests a longer one. */
 const longestPauseMs = 60_000;
 
-/** Codes by which `fetch` says that there was no connection, so that nothing was sent. */
+/** Error codes of `fetch` that mean there was no connection, so nothing was sent. */
 const neverConnected = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|UND_ERR_CONNECT_TIMEOUT)$/;
 
-/** Why `fetch` failed: a code, or the name of the error. Its text may be anything, also a secret. */
+/** Why `fetch` failed: a code, or the name of the error. The error's text may be anything, including a secret. */
 const reasonOf = (error: unknown): string => {
   const { name, code, cause } = error as { name?: unknown; code?: unknown; cause?: { code?: unknown } | undefined };
   return [cause?.code, code, name].find((one) => typeof one === "string") ?? "the request failed";
 };
 
-/** How long the endpoint wants no request, by its headers: seconds, or a date of its own clock. */
+/** How long the endpoint wants no requests, from its headers: seconds, or a date on the endpoint's clock. */
 const pauseOf = ({ headers }: Response, usualMs: number): number => {
   const wanted = headers.get("retry-after") ?? "";
   const ms = /^\d+$/.test(wanted) ? Number(wanted) * 1_000 : Date.parse(wanted) - Date.parse(headers.get("date") ?? "");
   return ms > 0 ? Math.min(ms, longestPauseMs) : usualMs;
 };
 
-/** A client whose commands are HTTP requests. While it pauses, its status is `reconnecting`, and the executor sends nothing. */
+/** A client whose commands are HTTP requests. During a pause its status is `reconnecting`, and the executor sends nothing. */
 class HttpClient extends EventEmitter implements RedisLike {
   status: "ready" | "reconnecting" | "end" = "ready";
   readonly isConnectionless = true;
-  /** Where it is, for messages. */
+  /** The endpoint, for messages. */
   readonly options: { readonly path: string };
   readonly #settings: HttpSettings;
   readonly #headers: Readonly<Record<string, string>>;
@@ -104,7 +104,7 @@ class HttpClient extends EventEmitter implements RedisLike {
     return readReply(reply?.result, wantsBytes);
   }
 
-  /** Begins a pause: as long as the endpoint wants, or longer with each failure in a row. */
+  /** Starts a pause: as long as the endpoint wants, or longer with each consecutive failure. */
   #failed(error: Error, wantedMs = 0): Error {
     const ms = wantedMs || reconnectMs(++this.#failures);
     const until = performance.now() + ms;
@@ -132,17 +132,20 @@ const parsed = (text: string): RestReply | undefined => {
 };
 
 /**
- * A client for functions without a socket: each command is one HTTP request of the REST protocol that Upstash documents.
+ * A client for functions that cannot open sockets. Each command is one HTTP request in the REST protocol documented by Upstash.
  *
- * Every package takes it. It adds jobs, counts, and reads; a wait for a push becomes polling. What needs a connection of its own
- * rejects or throws `KIT_UNSUPPORTED`: workers, event readers, `optimistic`, `durable`, `replicaReads`, `isolate`. So do arguments
- * with bytes that are no UTF-8, before anything is sent.
+ * Every package accepts this client. You can add jobs, count and read; a wait for a push becomes polling. Features that need a
+ * dedicated connection reject or throw `KIT_UNSUPPORTED`: workers, event readers, `optimistic`, `durable`, `replicaReads` and
+ * `isolate`. Arguments with bytes that are not UTF-8 also reject, before anything is sent.
  *
- * A request whose reply is lost has an unknown outcome, unless it may be sent again: `KitUnknownOutcomeError`. When a request was
- * refused by the network, by HTTP 429 or 5xx, the client sends nothing for a while: for `Retry-After`, at most a minute, else for 20 ms
- * to 2 s. Calls wait for that until their deadline. HTTP promises no order between requests. Nothing has to be closed.
+ * If the reply to a request is lost, its outcome is unknown (`KitUnknownOutcomeError`), unless the request can be sent again. After
+ * a failed request (network, HTTP 408, 429 or 5xx), the client sends nothing for a while. It waits for the time in `Retry-After`,
+ * up to one minute. Without that header it waits 1 s after HTTP 429, and 20 ms to 2 s after other failures. Calls wait for the
+ * pause to end, until their deadline.
  *
- * @throws {TypeError | RangeError} an option is not what it should be. No message shows the token or the address.
+ * HTTP does not guarantee an order between requests. You don't need to close the client.
+ *
+ * @throws {TypeError | RangeError} an option is invalid. The message never contains the token or the address.
  *
  * @example
  * const redis = httpClient({ url: process.env["UPSTASH_REDIS_REST_URL"]!, token: process.env["UPSTASH_REDIS_REST_TOKEN"]! });

@@ -1,26 +1,26 @@
 import { custom, integer, required, type Resolved, type RulesOf } from "../kernel/index.js";
 
-/** Where the endpoint is, and how requests are sent. */
+/** Where the endpoint is, and how to send requests. */
 export interface HttpClientOptions {
-  /** The address of the endpoint: `https://…`, or `http://…` in a private network. Without credentials and query. */
+  /** The address of the endpoint: `https://…`, or `http://…` in a private network. It must not contain credentials or a query. */
   readonly url: string | URL;
-  /** Sent as `Authorization: Bearer …`. No error and no print of the client has it. */
+  /** Sent as `Authorization: Bearer …`. Errors and logs of the client never contain it. */
   readonly token: string;
   /**
-   * A request without a whole reply is ended after this many milliseconds: 1 to 86,400,000 (a day). Its call settles earlier, by the
-   * `deadlineMs` of its object.
+   * How long to wait for a whole reply, in milliseconds: 1 to 86,400,000 (a day). After that the request is ended. A call settles
+   * earlier, at the `deadlineMs` of its object.
    *
    * @default 10000
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * A longer reply counts as lost, in bytes: 1,024 to 2,147,483,648 (2 GiB).
+   * The maximum length of a reply, in bytes: 1,024 to 2,147,483,648 (2 GiB). A longer reply counts as lost.
    *
    * @default 67108864 (64 MiB)
    */
   readonly maxReplyBytes?: number | undefined;
   /**
-   * Sends the requests, for a proxy or a runtime with a `fetch` of its own.
+   * Sends the requests. Set it for a proxy, or for a runtime with a custom `fetch`.
    *
    * @default globalThis.fetch
    */

@@ -9,9 +9,9 @@ export interface RestReply {
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /**
- * An argument as JSON can carry it.
+ * Converts an argument to text, because JSON cannot carry bytes.
  *
- * @throws {KitError} `KIT_UNSUPPORTED`: its bytes are no UTF-8.
+ * @throws {KitError} `KIT_UNSUPPORTED`: its bytes are not UTF-8.
  */
 export const argumentText = (command: string, argument: RedisArgument): string => {
   if (!(argument instanceof Uint8Array)) return String(argument);
@@ -28,20 +28,20 @@ export const argumentText = (command: string, argument: RedisArgument): string =
 const named = (name: string, message: string, code?: string): Error =>
   Object.assign(new Error(message), { name, code });
 
-/** The error of a request that the server did not execute; the executor knows its name. `reason` stands in messages. */
+/** The error for a request that the server did not execute. The executor recognizes its name. Messages show `reason`. */
 export const notSent = (reason: string): Error => named("NotSentError", `The request was refused: ${reason}`, reason);
 
-/** The error of a request that may have been executed. */
+/** The error for a request that may have been executed. */
 export const lost = (reason: string): Error => named("Error", `The reply is lost: ${reason}`, reason);
 
-/** More of an endpoint's words no message repeats. */
+/** The maximum length of an endpoint's text in messages. */
 const maxErrorLength = 500;
 
-/** The server's own words, as every client gives them. */
+/** The server's own words, in the form that every client uses. */
 export const replyError = (text: string): Error => named("ReplyError", text.slice(0, maxErrorLength));
 
 /**
- * A reply as over a socket. In base64 every text is encoded but `OK`, which is no base64.
+ * A reply as it would arrive over a socket. In base64 every text is encoded except `OK`, which is not valid base64.
  *
  * @throws {Error} it is not of this protocol.
  */

@@ -1,11 +1,11 @@
 import { aliveMs } from "./kind.js";
 import type { Subscription } from "./subscription.js";
 
-/** The oldest are dropped early when so many leave at once. */
+/** The limit at which old entries are dropped early, if many waiters leave in a short time. */
 const mostRecent = 10_000;
 
 /**
- * Waiters that left recently; a failover may bring them back. A server that has lost its last writes grants to such waiters one
+ * Waiters that left recently, which a failover may bring back. A server that has lost its last writes grants to such waiters one
  * after another, and a grant that is not released lasts its full length.
  */
 export class CancelledWaiters {
@@ -19,7 +19,7 @@ export class CancelledWaiters {
     this.#timer ??= this.#arm();
   }
 
-  /** The token belongs to another object now: a grant to it must not be released here. */
+  /** The token now belongs to another object. A grant to it must not be released here. */
   forget(token: string): void {
     for (const subscriptions of [this.#recent, this.#older]) {
       subscriptions.get(token)?.end();

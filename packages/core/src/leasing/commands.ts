@@ -23,31 +23,31 @@ import { aliveMs } from "./kind.js";
 import type { LeaserSettings, ResolvedAcquire } from "./options.js";
 import type { LeaseStore } from "./store.js";
 
-/** The error of our estimate of the server's clock, in milliseconds: a repeat may be refused that much later. */
+/** The error of kit's estimate of the server's clock, in milliseconds. The server may accept a repeat that much longer. */
 const repeatMarginMs = 50;
 
-/** The least pause of a release in the background that the server refused for a reason that only a person can change. */
+/** The minimum pause before a background release is retried, if the server refused it for a reason that only a person can fix. */
 const refusedMs = 2_000;
 
-/** An attempt, and the state of the connection when it began. */
+/** An attempt, and the state of the connection when it started. */
 interface BegunAttempt extends Attempt {
   readonly clock: ServerClock;
   readonly connectionEpoch: number;
 }
 
 /**
- * Sends the commands of one object. Each reply goes to the server's clock. A failed acquire is undone in the background, which
- * the object's life tracks.
+ * Sends the commands of one object, and passes the time in each reply to the server's clock. A failed acquire is undone in the
+ * background, which the object's life tracks.
  */
 export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> implements LeaseStore<Resolved> {
   readonly kind: LeaseKind<Resolved, S>;
   readonly settings: LeaserSettings;
   readonly life: ObjectLife;
   readonly context: ClientContext;
-  /** Reports failures and recovery of the loops: waiters, and leases that are renewed, by their tokens. */
+  /** Reports failures and recovery of the loops: waiters, and renewed leases by token. */
   readonly outage: OutageReporter;
   readonly #onUse: (key: string) => void;
-  /** Acquires that may still be repeated, by their tokens; and whether they were released meanwhile. */
+  /** Acquires that may still be repeated, by token, and whether they were released meanwhile. */
   readonly #repeated = new Map<string, { isReleased: boolean }>();
   #hasAsked = false;
   #isShared: 0 | 1 | "" = "";
@@ -73,7 +73,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> imp
     return asKitError(error, `A background call of a ${this.kind.what}`);
   }
 
-  /** Reports a failure in the background, unless it belongs to an outage that was reported. */
+  /** Reports a failure in the background, unless it belongs to an outage that was already reported. */
   onError(error: unknown): void {
     this.outage.report(this.errorOf(error));
   }
@@ -92,15 +92,15 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> imp
   }
 
   /**
-   * The channel on which waiters of this client are notified now; `-` while there is none. `+` while it is being opened: the
-   * server then grants without a message, and the waiters' heartbeat finds the grant as soon as the channel is open.
+   * The channel on which this client's waiters are notified now, or `-` if there is none. `+` while it is being opened: the server
+   * then grants without a message, and the waiters' heartbeat finds the grant as soon as the channel is open.
    */
   get inbox(): string {
     const { inbox } = this.context;
     return inbox.isOpen ? inbox.channel : inbox.isOpening ? "+" : "-";
   }
 
-  /** 1 on a Cluster, 0 on a single server; empty until that is known. No command waits for it. */
+  /** 1 on a Cluster, 0 on a single server. Empty until that is known. No command waits for it. */
   get shared(): 0 | 1 | "" {
     if (!this.#hasAsked) {
       this.#hasAsked = true;
@@ -116,7 +116,9 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> imp
     return this.#isShared;
   }
 
-  /** Begins an acquire command, which the caller sends at once by `kind.acquire`. Its reply goes through {@link settle}. */
+  /**
+   * Starts an acquire command. The caller must send it immediately with `kind.acquire`, and pass its reply through {@link settle}.
+   */
   attempt(
     { name }: LeaseRequest<Resolved>,
     inbox: string,
@@ -165,7 +167,10 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> imp
     return reply;
   }
 
-  /** Undoes an acquire that no caller waits for any more; repeated until a reply, or until the server has dropped it anyway. */
+  /**
+   * Undoes an acquire whose caller no longer waits. Repeated until there is a reply, or until the server has dropped the acquire
+   * anyway.
+   */
   cancel(request: LeaseRequest<Resolved>, leaseMs: number = request.resolved.leaseMs): void {
     const { executor } = this.context;
     // The client is ended: no server can be reached.
@@ -196,7 +201,10 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> imp
     return states;
   }
 
-  /** Keeps waiters of a name alive, on the channel on which they are notified from now on. Resolves with the state of each. */
+  /**
+   * Keeps a name's waiters alive, and sends the channel on which they are notified from now on. Resolves with the state of each
+   * waiter.
+   */
   async heartbeat(name: string, waiters: readonly LeaseRequest<Resolved>[]): Promise<HeartbeatReply<S>> {
     const sentAt = performance.now();
     const reply = await this.kind.heartbeat(name, waiters, this.inbox, this.shared);
@@ -205,8 +213,8 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> imp
   }
 
   /**
-   * A reply was lost, and the acquire may have been sent more than once. A repeat that arrives after the release would be
-   * granted to no caller. Once the server refuses such repeats, that grant is released, too.
+   * Call this when a reply was lost and the acquire may have been sent more than once. A repeat that arrives after the release
+   * would be granted to no caller. Once the server refuses such repeats, that grant is released.
    */
   #watchForRepeats(request: LeaseRequest<Resolved>, until: number): void {
     const repeated = { isReleased: false };

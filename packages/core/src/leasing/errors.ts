@@ -6,10 +6,10 @@ import { isSlotMoving, passes } from "../toolkit/index.js";
  * - `expired`: the server no longer has this lease (it ran out, or the server lost its data)
  * - `taken`: another holder has it
  * - `deadline`: no renewal was confirmed in time; the lease may have ended
- * - `max-hold`: `maxHoldMs` is over
+ * - `max-hold`: `maxHoldMs` has passed
  * - `stopped`: renewal was off or stopped, and the lease ran out
  * - `closed`: the object that made it was closed
- * - `released`, `handed-over`: it was released, or handed over; only in errors of `assertHeld()` and `extend()`
+ * - `released`, `handed-over`: it was released or handed over; only in errors of `assertHeld()` and `extend()`
  */
 export type LossReason =
   "expired" | "taken" | "deadline" | "max-hold" | "stopped" | "closed" | "released" | "handed-over";
@@ -26,10 +26,10 @@ export const lossWords: Readonly<Record<LossReason, string>> = {
   "handed-over": "it was handed over",
 };
 
-/** Names and labels may hold anything; in a message they must not break a line or drive a terminal. */
+/** Quotes a name or label: it may contain anything, but must not break a line in a message or control a terminal. */
 export const shown = (text: string): string => JSON.stringify(text);
 
-/** The end of a timeout's message: the last state seen, and since when nothing was seen. */
+/** The end of a timeout's message: the last state seen, and why nothing was seen after it. */
 export const lastWords = (seen: string | undefined, cause: unknown): string => {
   const refused = passes(cause) ? "Redis refused the command at the end" : "Redis was unreachable at the end";
   const obstacle = isSlotMoving(cause) ? "the slot of its keys was moving at the end" : refused;

@@ -3,25 +3,27 @@ import { aliveMs } from "./kind.js";
 
 /** A third of the time for which a waiter counts as alive. */
 const heartbeatMs = aliveMs / 3;
-/** How often to poll where pushes are forbidden. */
+/** How often to poll if pushes are forbidden, in milliseconds. */
 const pollMs = 150;
 /** The same while the inbox is being opened. Every waiter sends a heartbeat once it is open. */
 const openingPollMs = 500;
 /**
- * A waiter behind the head sends later by its position. So a dead holder wakes the head first and then, one by one, the others:
- * those before it may be dead, too.
+ * The delay for each position in the queue, in milliseconds. If a holder dies, the head's heartbeat comes first, and the others
+ * follow one by one, because waiters ahead of them may be dead as well.
  */
 const watchStepMs = 5;
 const watchStepsMs = 100;
 const longestTimerMs = 2 ** 31 - 1;
 
-/** When the waiters of one name send their next heartbeat: about every five seconds, and when the holder's lease is over. */
+/**
+ * Decides when the waiters of one name send their next heartbeat: about every five seconds, and when the holder's lease is over.
+ */
 export class HeartbeatTimer {
   readonly #inbox: Inbox;
   readonly #beat: () => void;
   #regular: NodeJS.Timeout | undefined;
   #watch: NodeJS.Timeout | undefined;
-  /** When the watch ends, on our monotonic clock. */
+  /** When the watch ends, on the local monotonic clock. */
   #watchAt = Infinity;
   #failures = 0;
 
@@ -35,7 +37,7 @@ export class HeartbeatTimer {
     if (!this.#regular) this.restart();
   }
 
-  /** Plans the next regular heartbeat, counted from now; sooner while heartbeats fail. */
+  /** Plans the next regular heartbeat, counted from now. It comes sooner while heartbeats fail. */
   restart(): void {
     clearTimeout(this.#regular);
     const wait =
@@ -43,14 +45,14 @@ export class HeartbeatTimer {
     this.#regular = detachedTimeout(this.#beat, wait);
   }
 
-  /** The last heartbeat had a reply, or failed. */
+  /** Call this when the last heartbeat had a reply, or failed. */
   answered(isAnswered: boolean): void {
     this.#failures = isAnswered ? 0 : Math.min(this.#failures + 1, 5);
   }
 
   /**
-   * Plans a heartbeat at the end of the holder's lease, unless one is planned earlier. -1: the lease has no end; -2: the lock
-   * is free, and no waiter could be notified.
+   * Plans a heartbeat at the end of the holder's lease, unless one is planned earlier. -1: the lease has no end. -2: the lock is
+   * free, and no waiter could be notified.
    */
   watch(msLeft: number, position: number): void {
     if (msLeft === -1) return;

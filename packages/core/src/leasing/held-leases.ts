@@ -17,7 +17,7 @@ export interface HeldEvents<Resolved extends ResolvedAcquire> {
   readonly acquired: (lease: Held<Resolved>, waitedMs: number) => void;
   readonly released: (lease: Held<Resolved>) => void;
   readonly lost: (lease: Held<Resolved>, reason: LossReason) => void;
-  /** It was handed over to another handle. */
+  /** The lease was handed over to another handle. */
   readonly handedOver?: (lease: Held<Resolved>) => void;
 }
 
@@ -59,9 +59,10 @@ export class HeldLeases<Resolved extends ResolvedAcquire, L extends Lease> {
   }
 
   /**
-   * The lease of a grant, which is renewed from now on.
+   * The lease of a grant. It is renewed from now on.
    *
-   * @throws the kind's error of a loss, or {@link KitClosedError}: the grant came after its end, or during `close()`. It is undone.
+   * @throws the kind's error of a loss, or {@link KitClosedError}: the grant arrived after its end, or during `close()`. It is
+   * undone.
    */
   hold(grant: Grant<Resolved>): HeldLease<Resolved> {
     const { request, fencingToken } = grant;
@@ -88,7 +89,7 @@ export class HeldLeases<Resolved extends ResolvedAcquire, L extends Lease> {
     return this.given(this.hold(grant), startedAt);
   }
 
-  /** Continues a lease that was serialised: it is renewed once, which shows that it is held. */
+  /** Continues a serialized lease. Renews it once, which confirms that it is held. */
   async resume(
     { name, token }: Pick<SerialisedLease, "name" | "token">,
     resolved: Resolved,
@@ -110,7 +111,7 @@ export class HeldLeases<Resolved extends ResolvedAcquire, L extends Lease> {
   }
 
   /**
-   * Runs `routine` with a lease, and releases it also after an error, unless the routine hands it over.
+   * Runs `routine` with a lease. Then releases the lease, even after an error, unless the routine hands it over.
    *
    * @throws the error of the routine, or else of the lease's loss.
    */
@@ -120,7 +121,7 @@ export class HeldLeases<Resolved extends ResolvedAcquire, L extends Lease> {
     return result;
   }
 
-  /** Waits until none is held. At the deadline those that are left are lost with `closed`, and released in the background. */
+  /** Waits until no lease is held. At the deadline the remaining leases are lost with `closed`, and released in the background. */
   async end(deadline: Deadline): Promise<void> {
     if (this.#held.size > 0) {
       const noneHeld = new Promise<void>((resolve) => (this.#onNoneHeld = resolve));

@@ -7,28 +7,28 @@ import type { ResolvedAcquire } from "./options.js";
 import type { LeaseStore } from "./store.js";
 import { LeaseTerm } from "./term.js";
 
-/** The outcome of a release: this call released it, or it had ended before. */
+/** The outcome of a release: this call released the lease, or it had ended before. */
 export type ReleaseOutcome = "released" | "not-held";
 
-/** The parts of an object that its leases share. */
+/** What an object's leases share. */
 export interface LeaseHolder<Resolved extends ResolvedAcquire = ResolvedAcquire> {
   readonly store: LeaseStore<Resolved>;
   readonly expiry: ExpiryScheduler;
-  /** Leases of all objects of a package on one client are renewed together, on a Cluster those of a slot. */
+  /** The leases of all objects of a package on one client are renewed together; on a Cluster, per slot. */
   readonly group: string;
-  /** The lease is no longer held, for any reason; called before the others. */
+  /** The lease is no longer held, for any reason. Called before the other callbacks. */
   readonly ended: (lease: HeldLease<Resolved>) => void;
   readonly released: (lease: HeldLease<Resolved>) => void;
   readonly lost: (lease: HeldLease<Resolved>, reason: LossReason) => void;
-  /** It was handed over to another handle. */
+  /** The lease was handed over to another handle. */
   readonly handedOver: (lease: HeldLease<Resolved>) => void;
 }
 
 /**
- * One lease that the server has granted: its state, its renewals and its release. The caller has a {@link Lease}, which hides
- * this object.
+ * One lease that the server has granted: its state, its renewals and its release. The caller has a {@link Lease}, which hides this
+ * object.
  *
- * The states: held → released, handed over or lost, once. What arrives later changes nothing.
+ * The states: held → released, handed over or lost, once. Later events change nothing.
  */
 export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> implements ScheduledLease {
   request: LeaseRequest<Resolved>;
@@ -36,10 +36,10 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
   readonly term: LeaseTerm;
   readonly group: string;
   heapIndex: number = -1;
-  /** Whether a caller has it: only then its loss is an event. */
+  /** Whether a caller has it. Only then is its loss an event. */
   isGiven: boolean = false;
   readonly #holder: LeaseHolder<Resolved>;
-  /** The key with its holder. */
+  /** The key that stores the holder. */
   readonly #key: string;
   /** The operation id of its releases. */
   readonly #op: string;
@@ -47,10 +47,10 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
   #loss: KitError | undefined;
   #controller: AbortController | undefined;
   #releasing: Promise<ReleaseOutcome> | undefined;
-  /** Whether a release had no reply: it may have succeeded. */
+  /** Whether a release had no reply. It may have succeeded. */
   #mayBeReleased = false;
 
-  /** `op`: an id of its own, if another object may hold and release the same token. */
+  /** `op`: a separate id if another object may hold and release the same token. */
   constructor(holder: LeaseHolder<Resolved>, grant: Grant<Resolved>, op: string = grant.request.token) {
     const { store, expiry, group } = holder;
     this.request = grant.request;
@@ -75,7 +75,10 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     return this.#state === "held" ? this.term.remainingMs : 0;
   }
 
-  /** Aborts when the lease is lost, with the error of the loss as its reason, in the async context of its first reader. */
+  /**
+   * Aborts when the lease is lost, with the error of the loss as its reason. Aborts in the async context of the first read of this
+   * property.
+   */
   get signal(): AbortSignal {
     if (!this.#controller) {
       this.#controller = new OwnAbortController();
@@ -94,7 +97,8 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
   /**
    * Makes the lease last `leaseMs` from now, and sets the length for later renewals.
    *
-   * @throws as `assertHeld`, or as a script: then it counts as held until its former end or for `leaseMs`, whichever is shorter.
+   * @throws as `assertHeld`, or as a script: then the lease counts as held until its previous end or for `leaseMs`, whichever is
+   * shorter.
    */
   async extend(leaseMs: number): Promise<void> {
     this.assertHeld();
@@ -105,7 +109,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     this.assertHeld();
   }
 
-  /** Its package has changed the lease on the server: it has other settings now, or another fencing token. */
+  /** Call this when the package has changed the lease on the server: its settings or its fencing token. */
   change(resolved: Resolved, fencingToken: string): void {
     this.request = { ...this.request, resolved };
     this.fencingToken = fencingToken;
@@ -125,7 +129,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
   /**
    * Releases the lease. Each call resolves with the same result.
    *
-   * @throws as a script. It is retried in the background until the lease is over; a further call tries again, too.
+   * @throws as a script. The release is retried in the background until the lease is over. Calling this again also retries.
    */
   release(): Promise<ReleaseOutcome> {
     if (this.#state === "lost" || this.#state === "handed-over") return Promise.resolve("not-held");
@@ -146,7 +150,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     throw withCaller(this.#loss ?? this.#error("expired"));
   }
 
-  /** Ends it without a release: the server no longer has it, or it must not be used here any more. */
+  /** Ends the lease without a release: the server no longer has it, or it must not be used here any more. */
   lose(reason: LossReason): void {
     if (this.#state !== "held") return;
     this.#end("lost");
@@ -160,7 +164,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     if (this.isGiven) this.#holder.lost(this, reason);
   }
 
-  /** Removes it from the scheduler, without an event. For a lease that no caller has received. */
+  /** Removes the lease from the scheduler, without an event. For a lease that no caller has received. */
   forget(): void {
     this.#holder.expiry.remove(this);
     this.#holder.store.outage.ended(this.request.token);
@@ -193,7 +197,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     this.lose(this.term.lapseReason);
   }
 
-  /** Renews leases of one group, also of other objects. Without a reply each is retried until its own deadline. */
+  /** Renews leases of one group, including leases of other objects. Without a reply, each is retried until its own deadline. */
   renewAll(leases: readonly this[]): void {
     const { store } = this.#holder;
     const patience = Math.max(50, Math.ceil(Math.min(...leases.map(({ remainingMs }) => remainingMs))));
@@ -233,7 +237,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     return states;
   }
 
-  /** Applies the reply to a renewal that was sent at `sentAt` for `termMs`; an extension changes the length. */
+  /** Applies the reply to a renewal that was sent at `sentAt` for `termMs`. An extension changes the length. */
   #renewed(state: RenewState, sentAt: number, termMs: number, extendedMs: number | undefined): void {
     if (this.#state !== "held") return;
     if (state === "extended" && extendedMs !== undefined) this.term.leaseMs = extendedMs;

@@ -3,17 +3,17 @@ import type { HeldLease, ReleaseOutcome } from "./held.js";
 import { leaseRules } from "./options.js";
 import type { SerialisedLease } from "./serialised.js";
 
-/** The internal state of a lease. Nothing else leads to it, so a logged lease does not show it. */
+/** The internal state of a lease. Only this function gives access to it, so a logged lease does not show it. */
 export let heldOf: (lease: Lease) => HeldLease;
 
 /**
- * A right held for a bounded time, which is renewed by itself until `release()`.
+ * A right that you hold for a limited time. kit renews it until you call `release()`.
  *
- * An early end (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when
- * the lease may have ended by our own clock. No signal can stop a process that is not running.
+ * If the lease ends early (a silent server, lost data, a long stall of this process), `signal` aborts. It aborts no later than when
+ * the lease may have ended on this process's clock. No signal can stop a process that is not running.
  *
- * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
- * reason). There is no way back.
+ * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a reason). There
+ * is no way back.
  */
 export abstract class Lease implements AsyncDisposable {
   /** The name of the held resource. */
@@ -37,7 +37,7 @@ export abstract class Lease implements AsyncDisposable {
     this.name = held.request.name;
   }
 
-  /** The random token of this lease: it is needed to release it. A lease that is logged does not show it. */
+  /** The random token of this lease, which is needed to release it. A logged lease does not show it. */
   get token(): string {
     return this.#held.request.token;
   }
@@ -52,7 +52,7 @@ export abstract class Lease implements AsyncDisposable {
     return this.#held.request.resolved.holder;
   }
 
-  /** The time for which it is certainly still held, in milliseconds, by this process's clock; 0 once it is lost or released. */
+  /** How long the lease is certainly still held on this process's clock, in milliseconds; 0 once it is lost or released. */
   get remainingMs(): number {
     return this.#held.remainingMs;
   }
@@ -68,25 +68,25 @@ export abstract class Lease implements AsyncDisposable {
   }
 
   /**
-   * Throws unless the lease is held at this instant, by this process's clock. Call it right before an action that must not be
-   * done twice, and after anything that may have stalled the process.
+   * Throws unless the lease is held right now, on this process's clock. Call it right before an action that must not happen twice,
+   * and after anything that may have stalled the process.
    *
-   * @throws {LockLostError | PermitLostError} it is lost, or has been released or handed over.
+   * @throws {LockLostError | PermitLostError} the lease is lost, or was released or handed over.
    */
   assertHeld(): void {
     this.#held.assertHeld();
   }
 
   /**
-   * Makes the lease last `leaseMs` from now, and sets the length for later renewals. It never creates a lease that is gone. One
+   * Makes the lease last `leaseMs` from now, and sets the length for later renewals. It never recreates a lease that has ended. One
    * round trip. `maxHoldMs` still ends the lease.
    *
-   * A shorter length counts here from the moment it is sent, whether or not a reply comes. The server keeps the former end, so that
-   * no late copy of a command can end a lease that was made longer since; when the lease ends here, this process releases it. If the
-   * process ends before, others wait until the former end.
+   * In this process, a shorter length counts from the moment it is sent, even without a reply. The server keeps the previous end,
+   * so that a late copy of a command cannot end a lease that was made longer since. When the lease ends here, this process releases
+   * it. If the process dies before that, others wait until the previous end.
    *
-   * @throws {LockLostError | PermitLostError} it is lost, released or handed over.
-   * @throws {KitError} no reply in time: then the lease counts as held until its former end or for `leaseMs`, whichever is
+   * @throws {LockLostError | PermitLostError} the lease is lost, released or handed over.
+   * @throws {KitError} no reply in time: the lease then counts as held until its previous end or for `leaseMs`, whichever is
    * shorter.
    * @throws {TypeError | RangeError} `leaseMs` is not an integer from 10 ms to a day.
    */
@@ -96,34 +96,35 @@ export abstract class Lease implements AsyncDisposable {
   }
 
   /**
-   * Releases the lease, which grants it to the first waiter. One round trip, sent again if its reply is lost.
+   * Releases the lease, which grants it to the first waiter. One round trip; sent again if the reply is lost.
    *
-   * Resolves with `released`; or with `not-held` when the lease had ended before, so that another may have held it meanwhile.
-   * When the connection broke during the call, and the lease cannot have run out by then, a lease that is gone counts as
-   * `released`: a forced release at that moment goes unnoticed. A second call changes nothing and resolves with the same.
+   * Resolves with `released`, or with `not-held` if the lease had already ended and another holder may have had it since. If the
+   * connection broke during the call and the lease cannot have expired yet, a missing lease counts as `released`. A forced release
+   * at that moment goes unnoticed. Calling it again changes nothing and resolves with the same result.
    *
-   * @throws {KitError} no reply in time. Releasing is retried in the background until the lease is over; a further call tries
-   * again, too.
+   * @throws {KitError} no reply in time. kit retries the release in the background until the lease is over. You can also call
+   * `release()` again.
    */
   release(): Promise<ReleaseOutcome> {
     return this.#held.release();
   }
 
   /**
-   * Stops renewal: the lease ends `remainingMs` from now, and its signal aborts then. A lease that was just waited for has two
-   * seconds; `extend()` gives it its full length.
+   * Stops renewal: the lease ends `remainingMs` from now, and its signal aborts then. A lease that you just waited for has two
+   * seconds; call `extend()` to give it its full length.
    */
   stopRenewal(): void {
     this.#held.stopRenewal();
   }
 
   /**
-   * Hands the lease over to the process that calls `resume(text)` with the returned text. This handle no longer renews it,
-   * `release()` and `close()` no longer affect it, and `signal` does not abort. Unless it is resumed, the lease ends
-   * `remainingMs` from now. A lease that was just waited for has two seconds, so call `extend()` first. With the text anyone
-   * can release the lease.
+   * Hands the lease over to the process that calls `resume(text)` with the returned text. This handle no longer renews the lease,
+   * `release()` and `close()` no longer affect it, and `signal` does not abort.
    *
-   * @throws {LockLostError | PermitLostError} it is no longer held.
+   * Unless it is resumed, the lease ends `remainingMs` from now. A lease that you just waited for has two seconds, so call
+   * `extend()` first. Anyone who has the text can release the lease.
+   *
+   * @throws {LockLostError | PermitLostError} the lease is no longer held.
    */
   handOver(): string {
     this.assertHeld();
@@ -133,12 +134,12 @@ export abstract class Lease implements AsyncDisposable {
   }
 
   /**
-   * The text from which `resume(text)` makes another handle of this lease, here or in another process: for example a record
-   * in case this process is lost. A release, a `close()`, the end of `maxHoldMs` or of a shorter length by one handle holds for
-   * all of them; the other handles notice at their next renewal. To pass a lease on use {@link handOver}. With the text anyone
-   * can release the lease.
+   * The text from which `resume(text)` makes another handle of this lease, here or in another process. For example, keep it as a
+   * record in case this process dies. A release, a `close()`, the end of `maxHoldMs` or of a shorter length applies to all handles.
+   * The other handles notice at their next renewal. To pass a lease on, use {@link handOver}. Anyone who has the text can release
+   * the lease.
    *
-   * The text has the rest of `maxHoldMs` as of now; the time until it is resumed does not count.
+   * The text contains the rest of `maxHoldMs` as of now. The time until it is resumed does not count.
    */
   serialise(): string {
     const { name, token, holder } = this;
@@ -149,11 +150,11 @@ export abstract class Lease implements AsyncDisposable {
     return JSON.stringify(lease);
   }
 
-  /** `release()`; an outage emits an `error` event and does not throw. */
+  /** The same as `release()`, but an outage emits an `error` event and does not throw. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release().catch(() => undefined);
   }
 
-  /** The fields that only leases of its kind have, for its texts. */
+  /** The fields that only this kind of lease has, for its texts. */
   protected abstract particulars(): object;
 }

@@ -12,7 +12,7 @@ import type { SerialisedLease } from "./serialised.js";
 import { Subscription } from "./subscription.js";
 import { Waiters, type WaitingEvents } from "./waiters.js";
 
-/** Events of the leases of one object, and of the waits for them. */
+/** Events of one object's leases, and of the waits for them. */
 interface LeaserEvents<Resolved extends ResolvedAcquire, S extends Seen>
   extends
     Omit<HeldEvents<Resolved>, "handedOver">,
@@ -24,7 +24,7 @@ interface LeaserEvents<Resolved extends ResolvedAcquire, S extends Seen>
 }
 
 /**
- * Takes leases by name: at once, or in the queue. The package's kind has the scripts.
+ * Acquires leases by name, immediately or in the queue. The package's kind has the scripts.
  *
  * Nothing polls: a waiter is in the queue on the server, and a message notifies it of its grant.
  */
@@ -64,19 +64,19 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     );
   }
 
-  /** Runs `routine` with a lease, and releases it also after an error, unless the routine hands it over. */
+  /** Runs `routine` with a lease. Then releases the lease, even after an error, unless the routine hands it over. */
   async using<T>(name: string, resolved: Resolved, routine: (lease: L) => Promise<T> | T): Promise<T> {
     return await this.#held.use(await this.acquire(name, resolved), routine);
   }
 
   /**
-   * Takes a lease; waits in the queue if `waitMs` is above 0. If the lease is not free and the call does not wait, it rejects with
-   * the error of a timeout. With `refused`, it never waits in the queue, and resolves with what `refused` returns. `waitMs` counts
-   * from `startedAt`, an instant of our monotonic clock.
+   * Acquires a lease, and waits in the queue if `waitMs` is above 0. If the lease is not free and the call does not wait, it
+   * rejects with a timeout error. With `refused`, it never waits in the queue, and resolves with the result of `refused`. `waitMs`
+   * counts from `startedAt`, an instant on the local monotonic clock.
    *
    * A command whose outcome is unknown is undone in the background. Once queued, the wait survives outages.
    *
-   * @throws the kind's errors (a timeout, a full queue, a grant that came after its end), `signal.reason`, or as a script.
+   * @throws the kind's errors (a timeout, a full queue, a grant that arrived after its end), `signal.reason`, or as a script.
    * @throws {KitClosedError} the object or the client was closed.
    */
   acquire<Refused = never>(
@@ -146,14 +146,14 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     );
   }
 
-  /** Continues a lease that was serialised: it is renewed once, which shows that it is held. */
+  /** Continues a serialized lease. Renews it once, which confirms that it is held. */
   resume(saved: Pick<SerialisedLease, "name" | "token">, resolved: Resolved, fencingToken: string): Promise<L> {
     return this.#held.resume(saved, resolved, fencingToken);
   }
 
   /**
-   * Ends the work of the object for `close()`: waiters reject at once, and leases that are still held at the deadline are lost
-   * and released. Resolves when nothing is under way, at the latest `deadlineMs` after the deadline. Never rejects.
+   * Ends the object's work for `close()`. Waiters reject immediately. Leases that are still held at the deadline are lost and
+   * released. Resolves when no work is left, up to `deadlineMs` after the deadline. Never rejects.
    */
   async end(deadline: Deadline): Promise<void> {
     const { life, settings } = this.commands;
@@ -165,9 +165,10 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   }
 
   /**
-   * An acquire command failed: undoes it if it may have been granted, or be in the queue. Returns if it is to be sent again.
+   * Handles a failed acquire command: undoes it if it may have been granted, or may be in the queue. Returns if the command must be
+   * sent again.
    *
-   * @throws the error, or that of a timeout.
+   * @throws the error, or a timeout error.
    */
   #failed(request: LeaseRequest<Resolved>, deadline: Deadline, error: unknown): void {
     const { waitMs, signal } = request.resolved;
@@ -185,7 +186,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     throw isOver && !isCutOff ? this.commands.kind.timeoutError(request, undefined, error) : error;
   }
 
-  /** The lease for the caller once it is confirmed; otherwise it is undone. */
+  /** The lease for the caller, once it is confirmed. Otherwise it is undone. */
   async #confirmed(grant: Grant<Resolved>, startedAt: number, deadline: Deadline): Promise<L> {
     const { kind, life } = this.commands;
     const { waitMs, signal } = grant.request.resolved;
@@ -220,7 +221,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     return waiters;
   }
 
-  /** A waiter that left may still be granted the lease: by a message under way, or by a server that lost its last writes. */
+  /** Watches a waiter that left. A message in flight, or a server that lost its last writes, may still grant it the lease. */
   #left(request: LeaseRequest<Resolved>, subscription: Subscription): void {
     subscription.listen((payload) => {
       if (!payload.startsWith("granted\t")) return;

@@ -1,8 +1,8 @@
 import type { ReleaseOutcome } from "./held.js";
 
 /**
- * Runs `routine` with what is held, and releases it, also after an error of the routine, which takes precedence. A release that
- * failed has no outcome: it is retried in the background, and the result stands.
+ * Runs `routine` with a held object, and then releases the object, even after an error. The routine's error takes precedence. A
+ * failed release has no outcome: it is retried in the background, and the result stays valid.
  */
 export const runAndRelease = async <Held extends { release(): Promise<ReleaseOutcome> }, T>(
   held: Held,

@@ -1,6 +1,6 @@
 import type { ResolvedLease } from "./options.js";
 
-/** A lease that travels between processes. */
+/** A lease that is passed between processes. */
 export interface SerialisedLease extends ResolvedLease {
   readonly kit: string;
   readonly layout: 1;
@@ -8,13 +8,13 @@ export interface SerialisedLease extends ResolvedLease {
   readonly token: string;
 }
 
-/** The serialised form of a lease, with the fields of its kind. */
+/** The serialized form of a lease, with the fields of its kind. */
 type SavedLease<Particulars> = SerialisedLease & Particulars;
 
 /**
- * Reads the text of a serialised lease of this kind. `isWhole`: whether its own fields are there.
+ * Reads the text of a serialized lease of this kind. `isWhole`: whether the kind's own fields are present.
  *
- * @throws {TypeError} the text is of no such lease.
+ * @throws {TypeError} the text is not a lease of this kind.
  */
 export const parseLease = <Particulars extends object>(
   what: string,

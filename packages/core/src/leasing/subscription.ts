@@ -16,7 +16,7 @@ export class Subscription {
     if (channel === inbox.channel) inbox.expect(token, (payload) => void (this.#early ??= []).push(payload));
   }
 
-  /** From now on `listener` receives the pushes, those that came early first. */
+  /** From now on `listener` receives the pushes, starting with those that arrived early. */
   listen(listener: (payload: string) => void): void {
     this.#inbox.expect(this.token, listener);
     const early = this.#early;

@@ -2,21 +2,21 @@ import { lowerBoundMs } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
 import type { Grant } from "./grant.js";
 
-/** The length of one lease and its next renewal: only instants of our monotonic clock, no actions. */
+/** The length of one lease and its next renewal: only instants on the local monotonic clock, no actions. */
 export class LeaseTerm {
   /** The length that each renewal gives the lease. */
   leaseMs: number;
   /** When it may have ended. */
   deadlineAt: number;
-  /** When to renew it; Infinity: not at all, or a renewal is under way. */
+  /** When to renew it. Infinity: not at all, or a renewal is in progress. */
   renewAt: number = Infinity;
   /** Whether it is renewed until it ends. */
   isRenewing: boolean;
   /** Whether the server has confirmed that it is held. */
   isConfirmed: boolean;
-  /** The latest deadline so far: the server keeps the lease that long, also after an extension to a shorter length. */
+  /** The latest deadline so far. The server keeps the lease that long, even after an extension to a shorter length. */
   #keptUntil: number;
-  /** When `maxHoldMs` is over. */
+  /** When `maxHoldMs` has passed. */
   readonly #holdEndsAt: number;
   /** Whether the current length is the last that `maxHoldMs` allows. */
   #isLast = false;
@@ -39,13 +39,13 @@ export class LeaseTerm {
     return Math.max(0, this.deadlineAt - performance.now());
   }
 
-  /** The rest of `maxHoldMs`, at least 10, the least value of the option; undefined: no limit. */
+  /** The rest of `maxHoldMs`, at least 10, which is the option's minimum. Undefined: no limit. */
   get holdMsLeft(): number | undefined {
     if (this.#holdEndsAt === Infinity) return undefined;
     return Math.max(10, Math.floor(this.#holdEndsAt - performance.now()));
   }
 
-  /** Whether it only runs out: nothing renews it any more. */
+  /** Whether it only runs out, because nothing renews it any more. */
   get isUnattended(): boolean {
     return !this.isRenewing || this.#isLast;
   }
@@ -61,7 +61,7 @@ export class LeaseTerm {
   }
 
   /**
-   * The length that a renewal, or an extension, requests: the full one, or the rest of `maxHoldMs`; 0 only looks the lease up.
+   * The length that a renewal or an extension requests: the full length, or the rest of `maxHoldMs`. 0 only looks the lease up.
    */
   requestedMs(extendedMs?: number): number {
     if (extendedMs === undefined && this.isUnattended) return 0;
@@ -81,13 +81,13 @@ export class LeaseTerm {
     return true;
   }
 
-  /** A renewal had no usable reply: it is retried, less and less often, until the deadline. */
+  /** A renewal had no usable reply. It is retried with backoff until the deadline. */
   failed(): void {
     const wait = Math.min(this.leaseMs / 10, 20 * 2 ** Math.min(this.#failures++, 10));
     this.renewAt = performance.now() + wait * (0.5 + Math.random());
   }
 
-  /** An extension to `leaseMs` is about to be sent: a shorter length counts from now on, also for renewals that are under way. */
+  /** Call this before sending an extension to `leaseMs`. A shorter length counts from now on, even for renewals in flight. */
   extending(leaseMs: number): void {
     const now = performance.now();
     this.leaseMs = Math.min(this.leaseMs, leaseMs);
@@ -101,7 +101,10 @@ export class LeaseTerm {
     this.renewAt = Infinity;
   }
 
-  /** A third of the length leaves time for two more tries. Near the end of `maxHoldMs` no renewal is needed. */
+  /**
+   * Plans the next renewal after a third of the length, which leaves time for two more tries. Near the end of `maxHoldMs` no
+   * renewal is needed.
+   */
   #plan(from: number, termMs: number): void {
     // Lengths are whole milliseconds: the end may be up to one too early.
     this.#isLast = from + termMs + 2 >= this.#holdEndsAt;

@@ -4,7 +4,7 @@ import type { LeaseRequest, Seen } from "./kind.js";
 import type { ResolvedAcquire } from "./options.js";
 import type { Subscription } from "./subscription.js";
 
-/** A wait without an end emits one event after this long: nothing else would show that it does not advance. */
+/** A wait without a limit emits one event after this long, in milliseconds. Nothing else would show that it makes no progress. */
 const stillWaitingMs = 30_000;
 
 /** Callbacks of one waiter. None of them settles it by itself. */
@@ -19,9 +19,9 @@ export class Waiter<Resolved extends ResolvedAcquire, S extends Seen> {
   readonly subscription: Subscription;
   readonly request: LeaseRequest<Resolved>;
   readonly granted: Promise<Grant<Resolved>>;
-  /** Whether the server is known to have it in the queue; only then a heartbeat's "unknown" means anything. */
+  /** Whether the server is known to have it in the queue. Only then is a heartbeat's "unknown" meaningful. */
   isQueued = true;
-  /** A grant was pushed before the reply to the acquire, when the server's clock was unknown. */
+  /** Whether a grant was pushed before the reply to the acquire, while the server's clock was unknown. */
   hasDoubt = false;
   /** The server's latest reply about it. */
   seen: S;
@@ -53,7 +53,7 @@ export class Waiter<Resolved extends ResolvedAcquire, S extends Seen> {
     return this.#state === "abandoned";
   }
 
-  /** It may call back at once: for a signal that has aborted, and for pushes that arrived before. */
+  /** May call back synchronously: for a signal that has already aborted, and for pushes that arrived before. */
   start({ pushed, timedOut, aborted }: WaiterEvents): void {
     // A grant that is already in the socket is read before it times out.
     if (this.#deadline.at < Infinity) this.#stopTimer = atDeadline(this.#deadline, timedOut);
@@ -76,7 +76,10 @@ export class Waiter<Resolved extends ResolvedAcquire, S extends Seen> {
     return true;
   }
 
-  /** How long it has waited: once, after {@link stillWaitingMs} of a wait without an end. */
+  /**
+   * How long it has waited, in milliseconds. Returned once, after {@link stillWaitingMs} of a wait without a limit; otherwise
+   * undefined.
+   */
   longWaitMs(): number | undefined {
     const waitedMs = performance.now() - this.#startedAt;
     if (this.#hasReportedWait || this.#deadline.at < Infinity || waitedMs < stillWaitingMs) return undefined;

@@ -9,22 +9,25 @@ import type { Subscription } from "./subscription.js";
 import { Waiter } from "./waiter.js";
 
 const maxBatch = 500;
-/** A grant that is nearly over when its message arrives is not taken: a heartbeat requests the state instead. */
+/**
+ * The minimum remaining time of a usable grant, in milliseconds. If less is left when its message arrives, a heartbeat requests the
+ * state.
+ */
 const leastGrantMs = 5;
 
 /** Callbacks of waiting. */
 export interface WaitingEvents<Resolved extends ResolvedAcquire, S extends Seen> {
   readonly queued: (name: string, reply: NotGranted<S>) => void;
   readonly requeued: (name: string) => void;
-  /** A waiter without an end has waited for half a minute, and is behind `position` others. */
+  /** A waiter without a limit has waited for half a minute. `position` waiters are ahead of it. */
   readonly stillWaiting: (name: string, position: number, seen: S, waitedMs: number) => void;
   /** A waiter was granted the lease, or gave up. */
   readonly left: (request: LeaseRequest<Resolved>, subscription: Subscription) => void;
-  /** This process has no waiter for the name any more. */
+  /** This process has no more waiters for the name. */
   readonly empty: (name: string) => void;
 }
 
-/** The waiters of this process for one name: one heartbeat and one watch for all of them. */
+/** This process's waiters for one name. They share one heartbeat and one watch. */
 export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
   readonly #commands: LeaseCommands<Resolved, S>;
   readonly #events: WaitingEvents<Resolved, S>;
@@ -36,7 +39,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
   #leaseEndPushedAt = -Infinity;
   #isHeartbeatUnderWay = false;
   #isHeartbeatWanted = false;
-  /** The last heartbeat's error; undefined: it was answered. */
+  /** The last heartbeat's error. Undefined if it had a reply. */
   #lastFailure: unknown;
 
   constructor(commands: LeaseCommands<Resolved, S>, events: WaitingEvents<Resolved, S>, name: string) {
@@ -47,7 +50,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
     this.#timer = new HeartbeatTimer(commands.context.inbox, () => this.heartbeatNow());
   }
 
-  /** Waits once queued; resolves with a grant, or rejects with the reason. */
+  /** Waits in the queue. Resolves with a grant, or rejects with the reason. */
   wait(
     request: LeaseRequest<Resolved>,
     subscription: Subscription,
@@ -66,7 +69,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
     return waiter.granted;
   }
 
-  /** Sends a heartbeat for all waiters now: messages may have been lost. */
+  /** Sends a heartbeat for all waiters now, because messages may have been lost. */
   heartbeatNow(): void {
     this.#isHeartbeatWanted = true;
     if (!this.#isHeartbeatUnderWay) void this.#heartbeat();
@@ -115,7 +118,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
     return true;
   }
 
-  /** The caller's promise rejects at once. The cancel is sent as soon as possible. */
+  /** Rejects the caller's promise immediately, and sends the cancel as soon as possible. */
   #abandon(waiter: Waiter<Resolved, S>, reason: unknown): void {
     if (!waiter.abandon(reason)) return;
     this.#remove(waiter);
@@ -132,7 +135,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
     this.#events.empty(this.#name);
   }
 
-  /** The server has no record of this waiter: it lost its data, or a grant expired before its message arrived. */
+  /** Queues a waiter again. The server has no record of it: it lost its data, or a grant expired before its message arrived. */
   async #requeue(waiter: Waiter<Resolved, S>): Promise<void> {
     if (waiter.isSettled) return;
     const { token } = waiter.request;
@@ -155,7 +158,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
       }
   }
 
-  /** Returns whether that was a usable reply. */
+  /** Returns whether the reply was usable. */
   async #enqueue(waiter: Waiter<Resolved, S>): Promise<boolean> {
     const { request, subscription } = waiter;
     const { kind, settings } = this.#commands;
@@ -189,7 +192,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
 
   // ── all of them ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Why the server is unreachable now; undefined: it seems reachable. */
+  /** Why the server is unreachable now. Undefined if it seems reachable. */
   get #outage(): unknown {
     const { client } = this.#commands.context;
     if (this.#lastFailure !== undefined || client.status === "ready") return this.#lastFailure;
@@ -197,7 +200,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
     return new KitUnavailableError(`There is no connection to Redis at ${address}`, address);
   }
 
-  /** The head of the queue is ours, and the holder's lease ends at this server instant. */
+  /** The head of the queue is a waiter of this process, and the holder's lease ends at this server instant. */
   #watchUntil(leaseEnd: number): void {
     this.#leaseEndPushedAt = performance.now();
     const now = this.#commands.clockOf(this.#name).serverMsAt(this.#leaseEndPushedAt);

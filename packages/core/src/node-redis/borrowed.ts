@@ -5,22 +5,22 @@ import { notForThreads, type Overrides, serverOf } from "./options.js";
 import { OwnClient } from "./own.js";
 import type { NodeRedisClient } from "./types.js";
 
-/** How long the server may take to say in which database the client works. */
+/** How long the server may take to report the client's database, in milliseconds. */
 const databaseMs = 500;
 
 type Select = (db: number) => Promise<unknown>;
 
 /**
- * The caller's client. While there is a listener here, it carries one set of ours, and its `select()` is watched: node-redis does not show
- * the database that it changes to.
+ * The caller's client. While this object has a listener, it keeps one set of listeners on the client. It also watches `select()`,
+ * because node-redis does not show the database that it changes to.
  */
 export class BorrowedClient extends SingleClient {
   readonly options: SingleClient["options"];
-  /** The client whose options connections of ours have. */
+  /** The client whose options kit's connections copy. */
   readonly template: NodeRedisClient;
   protected readonly client: NodeRedisClient;
   #checking: Promise<void> | undefined;
-  /** How often `select()` was seen. */
+  /** How many calls of `select()` were seen. */
   #selects = 0;
 
   constructor(client: NodeRedisClient) {
@@ -42,7 +42,7 @@ export class BorrowedClient extends SingleClient {
     return new OwnClient(this, overrides);
   }
 
-  /** Finds out in which database the client works, which its owner may have selected before. */
+  /** Finds out the client's database, which its owner may have selected before. */
   prepare(): Promise<void> {
     if (this.status !== "ready" || !this.isListening) return Promise.resolve();
     this.#checking ??= this.#check();
@@ -59,7 +59,7 @@ export class BorrowedClient extends SingleClient {
     else this.moved(Number(db));
   }
 
-  /** The caller's connection is never ended by core. */
+  /** Does nothing: kit never ends the caller's connection. */
   protected destroy(): void {}
 
   protected override moved(db: number): void {
@@ -84,7 +84,7 @@ export class BorrowedClient extends SingleClient {
   }
 }
 
-/** Calls `moved` after each `select()` of a client. Returns a function that ends this. */
+/** Calls `moved` after each `select()` of a client. Returns a function that stops this. */
 const watchSelect = (client: NodeRedisClient, moved: (db: number) => void): (() => void) => {
   const target = client as unknown as Record<string, Select>;
   const restore = ["select", "SELECT"].map((name) => {

@@ -5,35 +5,36 @@ import { decoded, mappings, replyError } from "./replies.js";
 import type { NodeRedisClient } from "./types.js";
 import { Unwritten } from "./unwritten.js";
 
-/** The error of a command that never left. */
+/** The error for a command that was never sent. */
 export const notSent = (why: string): Error => {
   const error = new Error(why);
   error.name = "NotSentError";
   return error;
 };
 
-/** node-redis' words for a command that it did not take, or that `Unwritten` took back. */
+/** node-redis' messages for a command that it did not accept, or that `Unwritten` took back. */
 const refusedByClient = /^The (client is (closed|offline)|command was aborted|queue is full)$/;
 
-/** The server's words on a connection that is subscribed, with RESP2. */
+/** The server's message on a subscribed connection, with RESP2. */
 const isSubscribed = /^ERR Can't execute '.*': only \(P\|S\)SUBSCRIBE/;
 
-/** How long a connection that is to be left waits for the replies under way. */
+/** How long a connection waits for replies in flight before kit leaves it, in milliseconds. */
 const leaveMs = 1_000;
 
 const garbledError = (): Error => new Error("node-redis has lost a part of the replies");
 
-/** An error reply to the PING of `pingInterval`: all other replies are right. */
+/** Whether it is an error reply to the PING of `pingInterval`. All other replies are then correct. */
 const isOfPing = (error: unknown, { options }: NodeRedisClient): boolean =>
   (options?.pingInterval ?? 0) > 0 && error instanceof Error && /^[A-Z]+ /.test(error.message);
 
 type Stream = NonNullable<NodeClient["stream"]>;
 
 /**
- * A client of node-redis for one server, as core uses it.
+ * A node-redis client for one server, as core uses it.
  *
- * node-redis keeps commands that it cannot send for its next connection. Here a command is handed to it only while it is ready, and one
- * that is not written when the connection is lost is taken back: no command runs on a later connection.
+ * node-redis keeps commands that it cannot send for its next connection. This class passes a command to node-redis only while the
+ * client is ready. It takes back commands that are not written yet when the connection is lost, so no command runs on a later
+ * connection.
  */
 export abstract class SingleClient extends Listening implements NodeClient {
   abstract readonly options: NodeClient["options"] & { db: number };
@@ -45,17 +46,17 @@ export abstract class SingleClient extends Listening implements NodeClient {
   protected hasEnded = false;
   #isLeaving = false;
   #inFlight = 0;
-  /** Replies and messages so far: node-redis does not show its socket. */
+  /** How many replies and messages have arrived: node-redis does not show its socket. */
   #received = 0;
-  /** When the last one came, and when the first of the commands without a reply was sent (monotonic). */
+  /** When the last one arrived, and when the first command that is still without a reply was sent (monotonic). */
   #heardAt = -Infinity;
   #askedAt = -Infinity;
   #lastError: unknown;
-  /** The connection on which node-redis has lost a part of the replies: later ones would go to the wrong commands. */
+  /** The connection on which node-redis has lost a part of the replies. Later replies would go to the wrong commands. */
   #garbled: { readonly client: NodeRedisClient; readonly epoch: number } | undefined;
   /** The client that takes unwritten commands back at its next error. */
   #watched: NodeRedisClient | undefined;
-  /** Calls of `unsubscribe` under way, by channel. */
+  /** Pending calls of `unsubscribe`, by channel. */
   readonly #unsubscribing = new Map<string, Promise<unknown>>();
 
   abstract connect(): Promise<void>;
@@ -70,17 +71,17 @@ export abstract class SingleClient extends Listening implements NodeClient {
     return client.isReady && !this.#isLeaving && !this.#isGarbled(client, client.socketEpoch) ? "ready" : "connecting";
   }
 
-  /** For how long nothing has come while a reply is awaited, in milliseconds. */
+  /** How long nothing has arrived while a reply is pending, in milliseconds. */
   get silentMs(): number {
     return this.#inFlight === 0 ? 0 : performance.now() - Math.max(this.#heardAt, this.#askedAt);
   }
 
-  /** There is no live condition to ask for while it is not ready. */
+  /** Null while the client is not ready. */
   get condition(): { select: number } | null {
     return this.status === "ready" ? { select: this.options.db } : null;
   }
 
-  /** Another object for each connection, since core keeps facts about a server by it. */
+  /** A new object for each connection, because core uses it as the key for facts about a server. */
   get stream(): Stream | undefined {
     const { client } = this;
     if (!client?.isOpen) return undefined;
@@ -102,7 +103,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
     return this.#send(command, args, mappings.texts);
   }
 
-  /** `call`, with the texts of the reply as bytes. */
+  /** Like `call`, but texts in the reply are bytes. */
   callForBytes(command: string, ...args: RedisArgument[]): Promise<unknown> {
     return this.#send(command, args, mappings.bytes);
   }
@@ -156,8 +157,8 @@ export abstract class SingleClient extends Listening implements NodeClient {
   }
 
   /**
-   * The error of a command as core knows it. What rejects while the connection stands is the server's reply: node-redis rejects with the
-   * error of the connection when that is lost.
+   * Converts a command's error to the form that core expects. A rejection while the connection is intact is the server's reply.
+   * When the connection is lost, node-redis rejects with the connection's error.
    */
   #failure(error: unknown, client: NodeRedisClient): unknown {
     if (!(error instanceof Error) || error instanceof TypeError) return error;
@@ -179,7 +180,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
     return reply;
   }
 
-  /** One function: node-redis calls each that it was given for a channel. */
+  /** A single function, because node-redis calls every function that it received for a channel. */
   readonly #onMessage = (message: string, channel: string): void => {
     this.#heard();
     this.emit("message", channel, message);
@@ -190,7 +191,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
     this.#heardAt = performance.now();
   }
 
-  /** Our listeners on a client of node-redis. */
+  /** kit's listeners on a node-redis client. */
   protected readonly handlers = {
     error: (error: unknown): void => {
       this.#lastError = error;
@@ -214,7 +215,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
 
   readonly #takeBack = (): void => this.#unwritten.takeBack();
 
-  /** Also while nobody listens to us: a call may outlive the last object that does. */
+  /** Runs even if this object has no listener: a call may outlive the last object that listens. */
   #watch(client: NodeRedisClient | undefined): void {
     if (client === this.#watched) return;
     this.#watched?.off("error", this.#takeBack);
@@ -227,8 +228,8 @@ export abstract class SingleClient extends Listening implements NodeClient {
   }
 
   /**
-   * An error of a connection that stands: node-redis has dropped what it could not decode, or what a listener threw at, and from now on
-   * gives replies to the wrong commands, the owner's as well as ours. So the connection ends, also the owner's.
+   * Handles an error on an intact connection. node-redis has dropped data that it could not decode, or that a listener threw at.
+   * After that, it gives replies to the wrong commands, both the owner's and kit's. So kit ends the connection, even the owner's.
    */
   #garble(client: NodeRedisClient): void {
     this.#garbled = { client, epoch: client.socketEpoch };
@@ -251,7 +252,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
     this.isUp = false;
   }
 
-  /** It works in another database. As with ioredis, what works beside it follows. */
+  /** The client moved to another database. As with ioredis, kit's other connections for this client follow. */
   protected moved(db: number): void {
     this.emit("select", db);
   }
@@ -263,7 +264,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
     this.emit("end");
   }
 
-  /** Of a client that is connected already. */
+  /** Call this for a client that may already be connected. */
   protected begin(): void {
     this.isUp = this.client?.isReady === true;
     this.hasEnded = this.status === "end";

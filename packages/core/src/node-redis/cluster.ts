@@ -7,7 +7,7 @@ import { groupOptions, notForThreads, type Overrides } from "./options.js";
 import { OwnClient, type Owner } from "./own.js";
 import type { ClusterNode, NodeRedisClient, NodeRedisCluster } from "./types.js";
 
-/** A node of a Cluster with the connection that the Cluster client has to it. */
+/** A node of a Cluster, with the Cluster client's connection to it. */
 class NodeOfCluster extends SingleClient implements Owner {
   readonly options: SingleClient["options"];
   readonly #node: ClusterNode;
@@ -49,7 +49,9 @@ class NodeOfCluster extends SingleClient implements Owner {
     return new OwnClient(this, overrides);
   }
 
-  /** Resolves with its options once it has replied, unless it was reset: its map would be empty, and end all connections. */
+  /**
+   * Resolves with the node's options once it has replied. Rejects if the node was reset: its empty map would end all connections.
+   */
   async withSlots(): Promise<ClientOptions> {
     // A refusal is a reply, too.
     const info = await this.call("CLUSTER", "INFO").catch((error: unknown) => {
@@ -59,12 +61,12 @@ class NodeOfCluster extends SingleClient implements Owner {
     return this.template.options ?? {};
   }
 
-  /** The Cluster client reports for its nodes. `isOwn`: an error of this one. */
+  /** Call this when the Cluster client reports an error. `isOwn`: the error belongs to this node. */
   lost(error: unknown, isOwn: boolean): void {
     if (this.client && (isOwn || !this.client.isReady)) this.handlers.error(error);
   }
 
-  /** Of a Cluster client of ours: node-redis keeps the client of a node, so it is connected again. */
+  /** Ends and reconnects a node's client, but only for a Cluster client that kit made. node-redis keeps the client of a node. */
   protected destroy(): void {
     const { client } = this;
     if (!this.#isOurs || !client?.isReady) return;
@@ -77,18 +79,18 @@ class NodeOfCluster extends SingleClient implements Owner {
   }
 }
 
-/** The map of slots is read no more often than this: each time node-redis makes a connection for it. */
+/** The minimum time between two reads of the slot map, in milliseconds. node-redis opens a connection for each read. */
 const refreshEveryMs = 100;
 
-/** A node without a reply for this long is silent, and is asked no more. */
+/** A node without a reply for this long, in milliseconds, is silent and is not asked. */
 const answerMs = 500;
 
-/** How long a server may take to give its map of slots. */
+/** How long a server may take to return its slot map, in milliseconds. */
 const mapMs = 1_000;
 
 type ClientOptions = NonNullable<NodeRedisClient["options"]>;
 
-/** The members of node-redis' Cluster client that its types leave out; both majors have them. */
+/** Members of node-redis' Cluster client that its types leave out. Both majors have them. */
 interface Internals {
   readonly _options?: {
     readonly defaults?: object;
@@ -100,21 +102,22 @@ interface Internals {
 }
 
 /**
- * A Cluster client of node-redis, as core uses it: it knows the nodes and their slots, and has a connection to each.
+ * A node-redis Cluster client as core uses it, with the nodes, their slots, and a connection to each node.
  *
- * Commands go to the client of their node without its `sendCommand`, which would keep them while the node is away, and send them later. A
- * command that is redirected goes to the node that the server named; if that is not known, it rejects, and core sends it again.
+ * Commands go directly to the client of their node. The Cluster client's `sendCommand` would keep them while the node is
+ * unreachable, and send them later. A redirected command goes to the node that the server names. If that node is not connected, the
+ * command rejects, and core sends it again.
  */
 export class ClusterClient extends Listening implements RedisLike {
   readonly options: { readonly natMap?: unknown; readonly redisOptions: object };
   readonly #cluster: NodeRedisCluster & Internals;
   readonly #isOurs: boolean;
   readonly #nodes = new WeakMap<ClusterNode, NodeOfCluster>();
-  /** Connections to nodes that got a slot before the Cluster client knew them. */
+  /** Connections to nodes that got a slot before the Cluster client discovered them. */
   readonly #strangers = new Map<string, OwnClient>();
   #hasBeenReady = false;
   #refreshedAt = -Infinity;
-  /** Readers of the map of slots, and `minimizeConnections` of its owner. */
+  /** The number of reads of the slot map in progress, and the owner's `minimizeConnections`. */
   #readers = 0;
   #lazy: boolean | undefined;
 
@@ -133,7 +136,7 @@ export class ClusterClient extends Listening implements RedisLike {
     return isOpen ? "connecting" : this.#hasBeenReady ? "end" : "wait";
   }
 
-  /** The node of each slot, as core reads it: `host:port`. */
+  /** The node of each slot in the form that core reads: `host:port`. */
   readonly slots: readonly (readonly string[] | undefined)[] = new Proxy([], {
     get: (nothing, slot) => {
       const number = typeof slot === "string" ? Number(slot) : NaN;
@@ -180,7 +183,7 @@ export class ClusterClient extends Listening implements RedisLike {
     return this.#send("callForBytes", command, args);
   }
 
-  /** Reads the map of slots again. Core calls it when a node refuses or is silent. */
+  /** Reads the slot map again. Core calls this when a node refuses a command or is silent. */
   refreshSlotsCache(): void {
     const now = performance.now();
     if (!this.#cluster.isOpen || now - this.#refreshedAt < refreshEveryMs) return;
@@ -191,9 +194,9 @@ export class ClusterClient extends Listening implements RedisLike {
   }
 
   /**
-   * From the first node that replies and knows slots; if none is connected, from an address of the owner's. node-redis waits for a silent
-   * node, and for the connections to new ones, without end, and reads no other map meanwhile: the time for the one is limited, and the
-   * others are connected by their first command.
+   * Reads the slot map from the first node that replies and has slots. If no node is connected, reads it from one of the owner's
+   * addresses. node-redis waits indefinitely for a silent node and for connections to new nodes, and reads no other map meanwhile.
+   * So the time of the read is limited, and new nodes are connected by their first command.
    */
   async #rediscover(): Promise<void> {
     const options = this.#cluster._options ?? {};
@@ -214,7 +217,10 @@ export class ClusterClient extends Listening implements RedisLike {
     }
   }
 
-  /** node-redis connects to the nodes that it has discovered, also if its owner has ended it meanwhile. */
+  /**
+   * Ends connections that were opened too late: node-redis connects to the nodes that it has discovered, even if its owner has
+   * ended it meanwhile.
+   */
   #endLate(): void {
     if (this.#cluster.isOpen) return;
     const { masters, replicas } = this.#cluster;
@@ -302,7 +308,7 @@ export class ClusterClient extends Listening implements RedisLike {
     return this.#all().find(({ options }) => nameOf(options) === name);
   }
 
-  /** The node at an address that `by` gave, where an empty host means its own. */
+  /** The node at an address that the node `by` returned. An empty host means the host of `by`. */
   #at(address: string, by: NodeOfCluster): SingleClient | undefined {
     const colon = address.lastIndexOf(":");
     const given = address.slice(0, colon);

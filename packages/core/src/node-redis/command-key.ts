@@ -4,13 +4,13 @@ import type { RedisArgument } from "../index.js";
 const keyless =
   /^(ping|echo|info|time|config|client|cluster|command|acl|script|function|publish|pubsub|scan|keys|dbsize|wait|waitaof|role|lastsave|latency|slowlog|select)$/;
 
-/** Where the number of keys stands, before them. */
+/** Commands whose number of keys comes right before the keys. */
 const counted = /^(eval|evalsha|fcall)(_ro)?$|^b[lz]mpop$/;
 const countedFirst = /^(z(union|inter|diff|intercard|mpop)|lmpop|sintercard)$/;
-/** The first argument is a subcommand, or an operation. */
+/** Commands whose first argument is a subcommand or an operation. */
 const afterSubcommand = /^(object|memory|xinfo|xgroup|bitop)$/;
 
-/** The first key of a command, by which a Cluster client routes it; undefined: any node may run it. */
+/** The first key of a command, which a Cluster client uses for routing. Undefined if any node may run the command. */
 export const keyOf = (command: string, args: readonly RedisArgument[]): string | undefined => {
   const name = command.toLowerCase();
   const at = (index: number): string | undefined => (args[index] === undefined ? undefined : String(args[index]));

@@ -7,14 +7,15 @@ import type { NodeRedisClient, NodeRedisCluster, NodeRedisSentinel } from "./typ
 const wrapped = new WeakMap<object, RedisLike>();
 
 /**
- * Makes a client of node-redis (`redis` or `@redis/client`, from 5.1 on) one that every package of kit takes in the place of an ioredis
- * client: of `createClient()`, `createCluster()` or `createSentinel()`. It has no connection of its own; the same client gives the same
- * object.
+ * Wraps a node-redis client (`redis` or `@redis/client`, 5.1 or later), so that every kit package accepts it in place of an ioredis
+ * client. Pass the result of `createClient()`, `createCluster()` (5.9 or later) or `createSentinel()`. The wrapper opens no
+ * connection. The same client always gives the same wrapper.
  *
- * It stays the caller's, who connects it, ends it, and listens to its `error` events: without a listener node-redis ends the process. A
- * client that is not connected yet is connected by its first call, but not by what works on connections of its own (a worker, `isolate`).
+ * You still own the client: connect it, end it, and listen to its `error` events. Without an `error` listener, node-redis ends the
+ * process. If the client is not connected yet, its first call connects it. Features with dedicated connections, such as a worker or
+ * `isolate`, don't connect it.
  *
- * @throws {TypeError} it is not such a client.
+ * @throws {TypeError} it is not a node-redis client.
  *
  * @example
  * import { createClient } from "redis";

@@ -2,11 +2,11 @@ import { EventEmitter } from "node:events";
 
 export type Listener = (...args: unknown[]) => void;
 
-/** An emitter that listens to a client of node-redis only while somebody listens to it. */
+/** An emitter that listens to a node-redis client only while it has listeners itself. */
 export abstract class Listening extends EventEmitter {
   #stop: (() => void) | undefined;
 
-  /** Begins to listen; returns a function that ends this. */
+  /** Starts to listen. Returns a function that stops this. */
   protected abstract listen(): () => void;
 
   get isListening(): boolean {
@@ -26,13 +26,13 @@ export abstract class Listening extends EventEmitter {
     return this;
   }
 
-  /** An error that nobody listens to must not end the process. */
+  /** Emits an error only if there is a listener: otherwise it would end the process. */
   protected report(error: unknown): void {
     if (this.listenerCount("error") > 0) this.emit("error", error);
   }
 }
 
-/** Adds listeners to a client of node-redis; returns a function that removes them. */
+/** Adds listeners to a node-redis client. Returns a function that removes them. */
 export const listenTo = (
   client: { on(event: string, listener: Listener): unknown; off(event: string, listener: Listener): unknown },
   listeners: Readonly<Record<string, (...args: never[]) => void>>,

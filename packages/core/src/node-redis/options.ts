@@ -1,7 +1,7 @@
 import { backoffMs } from "../toolkit/index.js";
 import type { NodeRedisClient } from "./types.js";
 
-/** The settings that core changes for a connection of its own, by their names in ioredis. */
+/** The settings that core changes for a dedicated connection, by their ioredis names. */
 export interface Overrides {
   readonly connectionName?: string;
   readonly connectTimeout?: number;
@@ -10,7 +10,7 @@ export interface Overrides {
   readonly port?: number;
 }
 
-/** The options of a connection of ours: the caller's, without all that would send a command later or twice. */
+/** The options of a kit connection: the caller's options, without any that would send a command later or twice. */
 export const duplicateOptions = (
   { options = {} }: NodeRedisClient,
   { connectionName, connectTimeout, host, port }: Overrides,
@@ -35,7 +35,10 @@ export const duplicateOptions = (
   };
 };
 
-/** Changes for a Cluster or Sentinel client of ours: the same, except that node-redis connects the clients of nodes again. */
+/**
+ * Changes for a Cluster or Sentinel client that kit makes. They match the changes for single connections, except that node-redis
+ * reconnects the clients of nodes.
+ */
 export const groupOptions = (nodes: { readonly socket?: object } = {}): object => ({
   ...nodes,
   disableOfflineQueue: true,
@@ -49,10 +52,13 @@ export const groupOptions = (nodes: { readonly socket?: object } = {}): object =
   },
 });
 
-/** A thread cannot connect as a client of node-redis does: code that copies options for one finds here what cannot be copied. */
+/**
+ * A worker thread cannot connect with a node-redis client. Code that copies options for a thread finds this entry, which cannot be
+ * copied.
+ */
 export const notForThreads = { "library (node-redis)": (): boolean => true } as const;
 
-/** The server of a client by its options. */
+/** The server of a client, from its options. */
 export const serverOf = ({ options }: NodeRedisClient): { host?: string; port?: number; path?: string } => {
   const { host, port, path } = (options?.socket ?? {}) as { host?: string; port?: number; path?: string };
   return path === undefined ? { ...(host && { host }), ...(port && { port }) } : { path };

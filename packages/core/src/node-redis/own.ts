@@ -3,16 +3,17 @@ import { listenTo } from "./listening.js";
 import { duplicateOptions, type Overrides, serverOf } from "./options.js";
 import type { NodeRedisClient } from "./types.js";
 
-/** The client whose settings a connection of ours has. */
+/** The client whose settings a kit connection uses. */
 export interface Owner {
   readonly template: NodeRedisClient;
   readonly options: SingleClient["options"];
-  /** Finds out where it leads, and in which database it works. */
+  /** Finds out where the client leads, and its database. */
   prepare(): Promise<void>;
 }
 
 /**
- * A connection of ours. Each time that it connects it is a new client of node-redis, which never reconnects by itself: core does that.
+ * A connection that kit opens. Each time it connects, it creates a new node-redis client, which never reconnects by itself: core
+ * does that.
  */
 export class OwnClient extends SingleClient {
   readonly options: SingleClient["options"];

@@ -2,8 +2,8 @@
 type TypeMapping = Readonly<Record<number, unknown>>;
 
 /**
- * Both versions of the protocol in the form of RESP2: maps are flat lists, doubles and big numbers are texts. Numbers, texts and
- * lists are so by default, but a caller may have set another mapping on his client.
+ * Decodes both protocol versions to the RESP2 form: maps are flat lists, doubles and big numbers are texts. Numbers, texts and
+ * lists use that form by default, but callers may have set another mapping on their client.
  */
 const texts: TypeMapping = {
   33: String,
@@ -24,7 +24,7 @@ const bytes: TypeMapping = { ...texts, 36: Buffer, 43: Buffer, 61: Buffer };
 
 export const mappings = { texts, bytes } as const;
 
-/** A reply that the server gave instead of a result, as core recognises it. */
+/** An error reply of the server, in a form that core recognizes. */
 export const replyError = ({ message }: Error): Error => {
   const error = new Error(message);
   error.name = "ReplyError";
@@ -32,8 +32,8 @@ export const replyError = ({ message }: Error): Error => {
 };
 
 /**
- * Converts the values that no mapping covers: booleans of RESP3 to numbers, and errors within a list (of EXEC). With RESP2 a text comes as
- * bytes while its owner subscribes. Changes lists in place.
+ * Converts the values that no mapping covers: RESP3 booleans to numbers, and errors within a list (of EXEC). With RESP2, texts
+ * arrive as bytes while the owner subscribes. Changes lists in place.
  */
 export const decoded = (reply: unknown, asTexts: boolean): unknown => {
   if (typeof reply === "boolean") return Number(reply);

@@ -4,15 +4,15 @@ import { notForThreads, type Overrides, serverOf } from "./options.js";
 import { OwnClient, type Owner } from "./own.js";
 import type { NodeRedisClient, NodeRedisSentinel } from "./types.js";
 
-/** A member that node-redis' types leave out; both majors have it. It runs a function with the client for the master. */
+/** A member that node-redis' types leave out. Both majors have it. It runs a function with the client for the master. */
 interface Internals {
   _execute(isReadonly: boolean, run: (client: NodeRedisClient) => Promise<NodeRedisClient>): Promise<NodeRedisClient>;
 }
 
 /**
- * A Sentinel client of node-redis, as core uses it: the client that it has for the master, and after a failover the next one.
+ * A node-redis Sentinel client as core uses it: its client for the master, and after a failover its new client.
  *
- * Commands go to that client without the `sendCommand` of the Sentinel client, which sends a command again whose reply was lost.
+ * Commands go directly to that client. The Sentinel client's `sendCommand` would resend a command whose reply was lost.
  */
 export class SentinelClient extends SingleClient implements Owner {
   readonly options: SingleClient["options"] = { ...notForThreads, db: 0 };
@@ -57,10 +57,10 @@ export class SentinelClient extends SingleClient implements Owner {
     return new OwnClient(this, overrides);
   }
 
-  /** The caller's connection is never ended by core. */
+  /** Does nothing: kit never ends the caller's connection. */
   protected destroy(): void {}
 
-  /** The client for the master reports: it is lost, and the Sentinel client makes another. */
+  /** Called when the client for the master is lost. The Sentinel client then makes another. */
   protected override update(): void {
     if (!this.client?.isReady) this.dropped();
     // While it ends, the Sentinel client still counts as open.

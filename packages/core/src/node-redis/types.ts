@@ -5,18 +5,18 @@ interface Emitter {
   off(event: string, listener: Listener): unknown;
 }
 
-/** The settings of a single client that are read here. */
+/** The settings of a single client that kit reads. */
 interface SingleOptions {
   readonly database?: number | undefined;
   readonly pingInterval?: number | undefined;
   readonly socket?: object | undefined;
 }
 
-/** A client of `createClient()`, with the members that are used here. Any copy of node-redis from 5.1 on fits. */
+/** A client of `createClient()`, with the members that kit uses. Any copy of node-redis 5.1 or later fits. */
 export interface NodeRedisClient extends Emitter {
   readonly isOpen: boolean;
   readonly isReady: boolean;
-  /** How often it became ready. */
+  /** How often the client became ready. */
   readonly socketEpoch: number;
   readonly options?: SingleOptions | undefined;
   connect(): Promise<unknown>;
@@ -28,7 +28,7 @@ export interface NodeRedisClient extends Emitter {
   unsubscribe(channel: string): Promise<void>;
 }
 
-/** A node of a Cluster as node-redis knows it. It has a client from its first connection on. */
+/** A node of a Cluster in node-redis. It has a client after its first connection. */
 export interface ClusterNode {
   readonly host: string;
   readonly port: number;

@@ -1,6 +1,7 @@
 /**
- * The commands that node-redis has not written to its socket yet. node-redis takes this for the AbortSignal of each command: it adds a
- * listener, and removes it when it writes the command. An AbortSignal for each of them would cost as much as the rest of a command.
+ * The commands that node-redis has not written to its socket yet. node-redis uses this as the AbortSignal of each command: it adds
+ * a listener, and removes it when it writes the command. A separate AbortSignal per command would cost as much as the rest of the
+ * command.
  */
 export class Unwritten {
   readonly aborted = false;
@@ -14,7 +15,7 @@ export class Unwritten {
     this.#listeners.delete(listener);
   }
 
-  /** They reject and never run: the connection that they were meant for is lost. */
+  /** Rejects these commands, so that they never run: their connection is lost. */
   takeBack(): void {
     const listeners = [...this.#listeners];
     this.#listeners.clear();

@@ -22,33 +22,34 @@ export interface TraceOptions {
   readonly tracer?: Tracer | undefined;
 }
 
-/** The message of a channel's events: the operation's facts, and its end. */
+/** The message of a channel's events: the operation's facts and outcome. */
 interface Message {
   readonly result?: unknown;
   readonly error?: unknown;
 }
 
-/** A span of ours, and the context in which it began. */
+/** A kit span, and the context in which it started. */
 interface Place {
   readonly span: Span;
   readonly outside: Context;
-  /** The callbacks of a socket run in the context of the operation that opened it, for as long as it lives. */
+  /** The callbacks of a socket run in the context of the operation that opened it, for as long as the socket lives. */
   isOver: boolean;
 }
 
 /**
- * Makes a span of each operation of every kit package in this process, and returns what stops that.
+ * Creates a span for each operation of every kit package in this process. Returns a function that stops this.
  *
- * A span has the operation's name (`lock.acquire`), its facts as `kit.*`, and the span around it as its parent: yours, by
- * OpenTelemetry's active context, or that of the kit operation in which it runs. One that fails has status ERROR and
- * `error.type`: the error's code. Packages need no setting for it, and need not be loaded before.
+ * A span has the operation's name (`lock.acquire`) and its facts as `kit.*`. Its parent is your active OpenTelemetry span, or the
+ * span of the surrounding kit operation. A failed span has status ERROR and the error's code as `error.type`. Packages need no
+ * configuration, and you can load them later.
  *
- * A job of `@kit/queue` carries the span that added it: its handler runs in a span `queue.run` of that trace, in whatever process. This
- * needs a context manager of OpenTelemetry, as its SDK for Node sets one. With several calls at a time the last one carries jobs.
+ * A job of `@kit/queue` carries the span that added it. Its handler runs in a span `queue.run` of that trace, in whichever process.
+ * This needs an OpenTelemetry context manager, which the SDK for Node sets up. If you call `traceKit()` several times, the last
+ * call carries jobs.
  *
- * Spans that are under way when it is stopped end at that moment.
+ * When you stop tracing, running spans end at that moment.
  *
- * @throws {TypeError} an option is not what it should be.
+ * @throws {TypeError} an option is invalid.
  *
  * @example
  * const stop = traceKit();
@@ -152,7 +153,7 @@ const traceparentOf = (span: SpanContext | undefined): string | undefined =>
     ? `00-${span.traceId}-${span.spanId}-${span.traceFlags.toString(16).padStart(2, "0")}`
     : undefined;
 
-/** A span of another process; undefined if the text is none. */
+/** A span of another process. Undefined if the text is not a traceparent. */
 const remoteOf = (traceparent = ""): SpanContext | undefined => {
   const [, traceId = "", spanId = "", flags = ""] =
     /^00-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})$/.exec(traceparent) ?? [];
@@ -160,7 +161,7 @@ const remoteOf = (traceparent = ""): SpanContext | undefined => {
   return isSpanContextValid(span) ? span : undefined;
 };
 
-/** Facts that a span can hold; infinity (a wait without end) is none. */
+/** The facts that a span can hold. Infinity (a wait without a limit) is left out. */
 const attributesOf = (message: object): Attributes => {
   const attributes: Attributes = { "db.system.name": "redis" };
   for (const [name, value] of Object.entries(message) as [string, unknown][])
@@ -183,6 +184,6 @@ const typeOf = (error: unknown): string => {
   }
 };
 
-/** Only kit's own words are known to contain no secrets. */
+/** Only kit's own messages are known to contain no secrets. */
 const descriptionOf = (error: unknown): { message?: string } =>
   KitError.is(error) && !error.quotesOthers ? { message: error.message } : {};

@@ -1,7 +1,7 @@
 import type { Connection } from "../connect/connect.js";
 
 /**
- * The description of a package for the tools: the command line builds its commands, reports and checks from it. A package exports
+ * The description of a package for the tools. The command line builds its commands, reports and checks from it. A package exports
  * it as `descriptor` from its entry `@kit/<name>/descriptor`.
  */
 export interface PackageDescriptor {
@@ -10,7 +10,7 @@ export interface PackageDescriptor {
   /** The objects that the package keeps in Redis, in the plural, as in "locks cannot work". */
   readonly things: string;
   readonly permissions: Permissions;
-  /** The package's keys without expiry. `kit doctor` warns of every other one. */
+  /** The package's keys without expiry. `kit doctor` warns about any other key without expiry. */
   readonly endlessKeys?: readonly EndlessKeys[];
   readonly inspectors?: readonly Inspector[];
   readonly commands?: readonly CliCommand[];
@@ -21,72 +21,72 @@ export interface PackageDescriptor {
 export type CommandForm = readonly [command: string, ...args: (string | number)[]];
 
 /**
- * The rights of the package's least-privilege ACL user, beyond those that core needs for every package. The tests make that user
- * from this list, and the package's documents show it.
+ * The permissions of the package's least-privilege ACL user, in addition to core's permissions for every package. The tests create
+ * that user from this list, and the package's documentation shows it.
  */
 export interface Permissions {
   /**
-   * The channels that the package publishes and subscribes to, without the prefix: `inbox:*` where it waits for pushes.
-   * With any it also needs PING, PUBLISH, PUBSUB NUMSUB, SUBSCRIBE and UNSUBSCRIBE.
+   * The channels that the package publishes and subscribes to, without the prefix: `inbox:*` if it waits for pushes. With any
+   * channel it also needs PING, PUBLISH, PUBSUB NUMSUB, SUBSCRIBE and UNSUBSCRIBE.
    *
    * @default none
    */
   readonly channels?: readonly string[];
   /**
-   * `kit doctor` runs these to see whether the server permits them. `key` exists nowhere, is the package's own, and has
-   * a hash tag. Each form must change nothing: read, remove, or write only to what exists (`XX`).
+   * `kit doctor` runs these commands to see whether the server permits them. `key` does not exist, belongs to the package, and has
+   * a hash tag. Each command must change nothing: read, remove, or write only to existing data (`XX`).
    */
   readonly tried: (key: string) => readonly CommandForm[];
-  /** Commands that always write. They are never run: where the server permits it, ACL DRYRUN checks them. */
+  /** Commands that always write. They are never run; ACL DRYRUN checks them if the server permits it. */
   readonly asked?: (key: string) => readonly CommandForm[];
 }
 
 /** Keys that have no expiry. */
 export interface EndlessKeys {
-  /** Matches what follows `<prefix>:<name>:` in such a key, as in `/^\{.*\}:entry$/s`. */
+  /** Matches the text after `<prefix>:<name>:` in such a key, as in `/^\{.*\}:entry$/s`. */
   readonly key: RegExp;
-  /** The problem if such a key has no expiry; without it such keys are permanent by design. */
+  /** The problem if such a key has no expiry. If not set, such keys are permanent by design. */
   readonly problem?: { readonly text: string; readonly fix: string };
 }
 
 /** The options given at a terminal, or by a script. */
 export interface InspectCall {
-  /** A connection of the call's own; the command line closes it. */
+  /** A separate connection for this call. The command line closes it. */
   readonly redis: Connection;
   readonly prefix: string;
-  /** The value of an option that takes text; undefined when it is not given. */
+  /** The value of an option that accepts text. Undefined if it is not given. */
   readonly text: (option: string) => string | undefined;
-  /** The value of an option that takes an integer; undefined when it is not given. */
+  /** The value of an option that accepts an integer. Undefined if it is not given. */
   readonly integer: (option: string) => number | undefined;
   /** Whether an option without a value is given. */
   readonly isSet: (option: string) => boolean;
 }
 
-/** The same for a command, which may take long and write much. */
+/** The same for a command, which may run long and write much output. */
 export interface CommandCall extends InspectCall {
   readonly output: CliOutput;
   /** Aborts on Ctrl-C and SIGTERM. The process exits when the command has settled, and after 10 s in any case. */
   readonly signal: AbortSignal;
 }
 
-/** An argument; they stand in the order of the list, and reach the function as text in that order. */
+/** An argument. Arguments are given in the order of the list, and passed to the function as text in that order. */
 export interface CliArgument {
   readonly name: string;
   readonly about: string;
   /** `optional` and `many` (one or more) can only be the last. @default "one" */
   readonly count?: "one" | "optional" | "many";
-  /** The list that has what it can name, as in `queues`. Without a name the command fails, and prints that list. */
+  /** The list that shows the possible names, such as `queues`. Without a name the command fails, and prints that list. */
   readonly listedIn?: string;
-  /** The names that there are, where they depend on the arguments before it. Without a name the command fails, and prints them. */
+  /** Returns the existing names, if they depend on the arguments before. Without a name the command fails, and prints them. */
   readonly namesOf?: (call: InspectCall, ...before: string[]) => Promise<readonly string[]>;
 }
 
-/** An option. `--url`, `--prefix`, `--json`, `--keys` and `--help` are the command line's own. */
+/** An option. `--url`, `--prefix`, `--json`, `--keys` and `--help` belong to the command line itself. */
 export interface CliOption {
   /** Without the dashes. */
   readonly name: string;
   readonly about: string;
-  /** The kind of its value; without it the option is a switch. An integer is 0 or more. */
+  /** The kind of its value. If not set, the option is a switch. An integer is 0 or more. */
   readonly takes?: "text" | "integer";
 }
 
@@ -96,17 +96,17 @@ export type Facts = readonly (readonly [name: string, value: string])[];
 /** One answer in two forms. */
 export interface Report {
   /**
-   * Plain data for `--json`, without secrets. Its fields are an interface: later versions only add some. `version` (of that form), `url` and
-   * `isUnknown` are the command line's own.
+   * Plain data for `--json`, without secrets. Its fields are an interface: later versions only add fields. The command line itself
+   * adds `version` (of that form), `url` and `isUnknown`.
    */
   readonly data: object;
   /** The same in words. */
   readonly facts?: Facts;
   /** The state in about fifty characters, for the overview of `kit list`. */
   readonly summary?: string;
-  /** Nothing of that name is stored. The facts say so, and the exit code is 1. */
+  /** Nothing with that name is stored. The facts must report that, and the exit code is 1. */
   readonly isUnknown?: boolean;
-  /** Some or all of what was requested was refused. The facts say why, and the exit code is 2. */
+  /** Some or all of the request was refused. The facts must report why, and the exit code is 2. */
   readonly hasProblem?: boolean;
   /** Rows of text, printed below the facts. */
   readonly table?: { readonly columns: readonly string[]; readonly rows: readonly (readonly string[])[] } | undefined;
@@ -115,15 +115,15 @@ export interface Report {
 /** `kit inspect <thing> <arguments>`: one thing at one instant. It must change nothing. */
 export interface Inspector {
   readonly thing: string;
-  /** One line for `kit inspect`, which lists what there is. */
+  /** One line for `kit inspect`, which lists all inspectors. */
   readonly about: string;
   /** @default one argument, `name` */
   readonly args?: readonly CliArgument[];
   readonly options?: readonly CliOption[];
   readonly look: (call: InspectCall, ...args: string[]) => Promise<Report>;
-  /** How `kit list` finds all there are; of a thing whose one argument is its name. */
+  /** How `kit list` finds all things of this kind. Only for a thing whose one argument is its name. */
   readonly listed?: Listed;
-  /** The keys behind it. With it the inspector has the option `--keys`, which adds their types and expiries. */
+  /** The keys of the thing. If set, the inspector has the option `--keys`, which adds their types and expiries. */
   readonly keys?: (prefix: string, ...args: string[]) => readonly string[];
 }
 
@@ -132,20 +132,20 @@ export interface Listed {
   /** In the plural, as one word. */
   readonly things: string;
   /**
-   * A thing is there while one of these keys is, each without `<prefix>:<package>:`. `NAME` stands for its name and `*` for
-   * any text without braces, as in `{NAME}:meta`.
+   * A thing exists while one of these keys exists. Write each key without `<prefix>:<package>:`. `NAME` is the thing's name and `*`
+   * is any text without braces, as in `{NAME}:meta`.
    */
   readonly keys: readonly string[];
-  /** Which of the inspector's facts the rows show beside the name. */
+  /** Which of the inspector's facts the rows show next to the name. */
   readonly columns: readonly string[];
   /**
-   * The meaning of the text at `NAME`, where that is not the name alone: the name, still encoded as in the key, and the value of the
+   * What the text at `NAME` means, if it is not only the name: the name, still encoded as in the key, and the values of the
    * inspector's options.
    */
   readonly thingOf?: (text: string) => { readonly name: string; readonly options?: Readonly<Record<string, number>> };
 }
 
-/** A further command. */
+/** An additional command. */
 export interface CliCommand {
   /** The words after `kit`: `"queue retry"`, `"ship"`. */
   readonly path: string;
@@ -153,44 +153,48 @@ export interface CliCommand {
   readonly args?: readonly CliArgument[];
   readonly options?: readonly CliOption[];
   /**
-   * A `TypeError` or `RangeError` is the caller's mistake (exit code 64), any other error a problem (2). Resolves with `resumable` if a signal has
-   * ended it in order and the same command goes on where it was: after SIGTERM the exit code is 0 then.
+   * Runs the command. A `TypeError` or `RangeError` is the caller's mistake (exit code 64); any other error is a problem (2).
+   * Resolve with `resumable` if a signal has ended it cleanly and the same command would continue where it stopped. After SIGTERM
+   * the exit code is then 0.
    */
   readonly run: (call: CommandCall, ...args: string[]) => Promise<void | "resumable">;
 }
 
-/** Where a command writes. Each function resolves when the reader has taken the text. */
+/** Where a command writes. Each function resolves when the reader has accepted the text. */
 export interface CliOutput {
-  /** The command's one answer: words, or with `--json` one object. */
+  /** The command's one answer: words, or one object with `--json`. */
   report(report: Report): Promise<void>;
-  /** One of many answers that come over time: a line of words, or with `--json` a line of JSON. */
+  /** One of many answers over time: a line of words, or a line of JSON with `--json`. */
   line(data: object, text: string): Promise<void>;
-  /** Raw data on stdout, whether `--json` is given or not. */
+  /** Raw data on stdout, with or without `--json`. */
   bytes(chunk: Uint8Array): Promise<void>;
   /** A message to the user, on stderr. */
   note(text: string): Promise<void>;
-  /** A line on the terminal in place of the one before; empty, it goes. Not there where stderr is no terminal, or `--json` is given. */
+  /**
+   * Shows a line on the terminal in place of the previous one; empty text removes it. Undefined if stderr is not a terminal, or
+   * with `--json`.
+   */
   readonly progress?: ((text: string) => void) | undefined;
 }
 
-/** From good to bad; `skipped` when a check could not look. */
+/** From good to bad. `skipped` means that a check could not run. */
 export type Severity = "skipped" | "ok" | "warning" | "problem";
 
 /** One result of a check, in words. */
 export interface Finding {
   readonly severity: Severity;
   readonly text: string;
-  /** How to mend a warning or a problem. */
+  /** How to fix a warning or a problem. */
   readonly fix?: string;
 }
 
 /** One check of `kit doctor`. It must change nothing, and has 5 s. */
 export interface DoctorCheck {
-  /** Stable, for scripts; begins with the package's name: `queue-dead-letters`. At most 19 characters. */
+  /** Stable, for scripts. Starts with the package's name: `queue-dead-letters`. Up to 19 characters. */
   readonly id: string;
-  /** The text that `kit help <id>` prints: when it warns, why that matters, how to fix it. Markdown. */
+  /** The text of `kit help <id>`: when the check warns, why that matters, how to fix it. Markdown. */
   readonly about: string;
-  /** An error becomes a `skipped` finding with its message. */
+  /** Runs the check. An error becomes a `skipped` finding with its message. */
   readonly look: (context: {
     readonly redis: Connection;
     readonly prefix: string;
@@ -212,10 +216,10 @@ export const secondsText = (ms: number): string => {
   return ms < 10_000 ? `${(ms / 1_000).toFixed(1)} s` : `${String(Math.round(ms / 1_000))} s`;
 };
 
-/** A count with its noun: `1 message`, `2 messages`. `several`: the plural, where it is not the noun and an s. */
+/** A count with its noun: `1 message`, `2 messages`. `several`: the plural, if it is not the noun and an s. */
 export const counted = (count: number, one: string, several = `${one}s`): string =>
   `${String(count)} ${count === 1 ? one : several}`;
 
-/** How many there are, and the names of the first: `3: web-2, web-3, …`. */
+/** A count and the first names: `3: web-2, web-3, …`. */
 export const countText = (count: number, first: readonly string[], none = "nobody"): string =>
   count === 0 ? none : `${String(count)}: ${first.join(", ")}${count > first.length ? ", …" : ""}`;

@@ -11,9 +11,9 @@ export const eviction = defineScript({
 });
 
 /**
- * The `maxmemory-policy` of the server that has `key`, if that server may drop keys: `allkeys-…` any, `volatile-…` those with
- * an expiry. Undefined if it drops none. On a Cluster the node that serves the key replies. Ask again when the connection was
- * lost: another server may have the key then.
+ * The `maxmemory-policy` of the server that has `key`, if that server may drop keys: any key with `allkeys-…`, keys with an expiry
+ * with `volatile-…`. Undefined if it drops none. On a Cluster the node that serves the key replies. Ask again after a lost
+ * connection, because another server may have the key then.
  *
  * @throws {KitError} `KIT_NO_PERMISSION`: the user may not run INFO. Every error of a command.
  */
@@ -26,14 +26,16 @@ export const evictionPolicy = async (
   return policy === "noeviction" ? undefined : policy;
 };
 
-/** The replies of the currently connected servers: a context makes new clocks after each lost connection. */
+/** The replies of the currently connected servers. A context makes new clocks after each lost connection. */
 const answers = new WeakMap<ServerClock, Promise<string | undefined>>();
 const deadlineMs = 2_000;
 
 /**
- * For an object that emits `evictable`. Returns a function that its commands call with a key in use: it asks the server of the
- * key for its policy in the background, once for each connection and all objects of the context, and only while `isWanted()`.
- * It calls `onEvictable` once for each policy under which a server may drop keys. A server that refuses to reply counts as one
+ * For an object that emits `evictable`. Returns a function that the object's commands call with each key in use. It asks the key's
+ * server for its policy in the background, but only while `isWanted()`. It asks once per connection, for all objects of the
+ * context.
+ *
+ * It calls `onEvictable` once for each policy under which a server may drop keys. A server that refuses to reply counts as a server
  * that drops none.
  */
 export const watchEviction = (

@@ -1,25 +1,25 @@
-/** A number that an object offers to be shown: plain, so that any exporter can take it. */
+/** A number that an object exports, as plain data for any exporter. */
 export interface MetricSample {
-  /** Letters, digits and `_`, with the unit at its end. */
+  /** Letters, digits and `_`, ending with the unit. */
   readonly name: string;
   /**
-   * `counter`: only grows, and begins again at 0 with the process. `gauge`: any number. `histogram`: one line of a distribution, as its
-   * `suffix` says.
+   * `counter`: only grows, and starts again at 0 with the process. `gauge`: any number. `histogram`: one line of a distribution,
+   * described by its `suffix`.
    */
   readonly type: "counter" | "gauge" | "histogram";
-  /** The help text; the same for all samples of one name. */
+  /** The help text. The same for all samples of one name. */
   readonly help: string;
   readonly value: number;
   /**
-   * Of a histogram: how many values are at most the label `le` (one of them `+Inf`), their sum, and their number. Together they are one
-   * series. Otherwise undefined.
+   * For a histogram: the number of values up to the label `le` (one of them is `+Inf`), their sum, or their count. Together they
+   * are one series. Otherwise undefined.
    */
   readonly suffix?: "_bucket" | "_sum" | "_count" | undefined;
   /** @default {} */
   readonly labels?: Readonly<Record<string, string | number>> | undefined;
 }
 
-/** An object that offers its numbers. */
+/** An object that exports its numbers. */
 export interface MetricSource {
   metrics(): readonly MetricSample[] | Promise<readonly MetricSample[]>;
 }

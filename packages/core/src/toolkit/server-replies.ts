@@ -18,7 +18,7 @@ export interface AttachedReplicaLine {
   readonly lagSeconds: number;
 }
 
-/** The replicas that are attached to a master, by the fields of its INFO. */
+/** The replicas that are attached to a master, from the fields of the master's INFO. */
 export const attachedReplicas = (fields: ReadonlyMap<string, string>): readonly AttachedReplicaLine[] =>
   [...fields].flatMap(([name, text]) => {
     if (!/^slave\d+$/.test(name)) return [];
@@ -32,7 +32,7 @@ export const attachedReplicas = (fields: ReadonlyMap<string, string>): readonly 
     };
   });
 
-/** Product and version of a server; Valkey also reports the Redis version that it claims to be compatible with. */
+/** Product and version of a server. Valkey also reports the Redis version that it claims to be compatible with. */
 export const serverVersion = (
   fields: ReadonlyMap<string, string>,
 ): { readonly server: "redis" | "valkey"; readonly version: string } => {
@@ -40,16 +40,16 @@ export const serverVersion = (
   return { server: valkey === undefined ? "redis" : "valkey", version: valkey ?? fields.get("redis_version") ?? "" };
 };
 
-/** A node as a line of CLUSTER NODES describes it. */
+/** A node, as described by a line of CLUSTER NODES. */
 export interface ClusterMember {
   readonly id: string;
-  /** Empty and 0 while the Cluster does not know the node's address. */
+  /** Empty and 0 while the Cluster does not have the node's address. */
   readonly host: string;
   readonly port: number;
   readonly flags: readonly string[];
-  /** The id of its master; `-` for a master. */
+  /** The id of its master, or `-` for a master. */
   readonly masterId: string;
-  /** Ranges of slots, and in brackets those on the move, which only the node itself reports. */
+  /** Ranges of slots, and in brackets the slots that are moving, which only the node itself reports. */
   readonly slots: readonly string[];
 }
 

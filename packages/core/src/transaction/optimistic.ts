@@ -22,18 +22,21 @@ import {
   withContext,
 } from "../kernel/index.js";
 
-/** One try of an optimistic transaction, on a connection that nobody else uses meanwhile. */
+/** One try of an optimistic transaction, on a connection that is not shared meanwhile. */
 export interface Transaction {
-  /** Runs a command at once on the watching connection: for reads that do not block. If a watched key changes afterwards, EXEC does nothing. */
+  /**
+   * Runs a command immediately on the watching connection. Use it for reads that do not block. If a watched key changes afterwards,
+   * EXEC does nothing.
+   */
   call(command: string, ...args: RedisArgument[]): Promise<unknown>;
-  /** Puts a write into the transaction that is executed after the attempt has returned. */
+  /** Adds a write to the transaction, which is executed after `attempt` has returned. */
   queue(command: string, ...args: RedisArgument[]): void;
 }
 
-/** How long an optimistic transaction may go on. */
+/** How long to retry an optimistic transaction. */
 export interface OptimisticOptions {
   /**
-   * No try begins later than this many milliseconds after the call.
+   * No try starts later than this many milliseconds after the call.
    *
    * @default 5000
    */
@@ -51,7 +54,7 @@ const optimisticRules = {
 export interface OptimisticResult<T> {
   /** The result of the last attempt. */
   readonly value: T;
-  /** How many attempts it took. */
+  /** The number of attempts. */
   readonly attempts: number;
 }
 
@@ -59,30 +62,32 @@ const commandDeadlineMs = 2_000;
 const baseMs = 2;
 const capMs = 100;
 
-/** Commands that would end or replace the watch, or the connection, unnoticed. */
+/** Commands that would silently end or replace the watch, or the connection. */
 const reserved = /^(MULTI|EXEC|DISCARD|UNWATCH|RESET|QUIT|SELECT|[PS]?SUBSCRIBE)$/i;
-/** Commands that wait; between MULTI and EXEC they do not. */
+/** Commands that wait. Between MULTI and EXEC they do not wait. */
 const blocking = /^(B[LRZ]\w+|WAIT\w*|XREAD\w*( (?!STREAMS )\S+)* BLOCK) /i;
 
 /**
- * Reads, decides and writes, all or nothing, if none of `keys` changed in between: WATCH, `attempt`, MULTI, the queued
- * writes, EXEC.
+ * Reads, decides and writes, all or nothing, if none of `keys` changed in between: WATCH, `attempt`, MULTI, the queued writes,
+ * EXEC.
  *
- * Runs on a connection of its own (at most eight per client and prefix, opened on demand): on a shared one, other commands would fall
- * between WATCH and EXEC. When a key changed, `attempt` runs again after a jittered wait that doubles up to 100 ms; so it
- * must have no effects besides the writes that it queues. Contenders are not served in turn: on a busy key prefer a lock. On
- * a Cluster all keys must lie in one slot. An attempt that queues nothing ends without EXEC.
+ * It runs on a dedicated connection, because on a shared one other commands would run between WATCH and EXEC. Up to eight
+ * connections per client and prefix are opened on demand. On a Cluster all keys must be in the same slot.
  *
- * A connection that breaks or goes silent before EXEC is sent, and a refusal that passes by itself (a failover, a slot that moves, a
- * long script), cost one more try. A write that fails during EXEC (a key of
- * another type, for example) does not undo the others: Redis does not roll back.
+ * When a key changed, `attempt` runs again after a jittered wait that doubles up to 100 ms. So `attempt` must have no effects
+ * except the writes that it queues. Contenders are not served in turn: for a busy key, use a lock instead. An attempt that queues
+ * nothing ends without EXEC.
  *
- * @throws {KitConflictError} a key changed during every try until `waitMs` was over; nothing was changed.
+ * Some failures only cost another try: a connection that breaks or goes silent before EXEC is sent, or a temporary refusal (a
+ * failover, a moving slot, a long script). A write that fails during EXEC, for example because of a key's type, does not undo the
+ * others: Redis does not roll back.
+ *
+ * @throws {KitConflictError} a key changed during every try until `waitMs` had passed; nothing was changed.
  * @throws {KitUnavailableError} no connection within `waitMs`; nothing was changed.
  * @throws {KitUnknownOutcomeError} the connection broke after EXEC was sent.
- * @throws {KitError} a write failed; its message says when the other writes stay.
+ * @throws {KitError} a write failed; its message reports when the other writes stay.
  * @throws the error of `attempt`; nothing was changed.
- * @throws {TypeError | RangeError} an option is not what it should be.
+ * @throws {TypeError | RangeError} an option is invalid.
  *
  * @example
  * await optimistic(redis, ["stock"], async (tx) => {
@@ -135,7 +140,7 @@ const conflict = (keys: readonly string[], attempts: number): KitConflictError =
     attempts,
   );
 
-/** One try: its value, or the failure after which another may be made; no failure: a watched key changed. */
+/** One try: its value, or the failure after which another try may follow. Without a failure, a watched key changed. */
 type Try<T> = { readonly value: T } | { readonly failure: KitError | undefined };
 
 const once = async <T>(request: OptimisticRequest, attempt: Attempt<T>): Promise<Try<T>> => {
@@ -185,7 +190,7 @@ const checkOut = async ({
 
 type Write = readonly [string, ...RedisArgument[]];
 
-/** Runs the caller's code. An error that it throws is its own, unless the connection broke meanwhile. */
+/** Runs the caller's code. An error that it throws is the caller's, unless the connection broke meanwhile. */
 const run = async <T>(connection: ExclusiveConnection, queued: Write[], attempt: Attempt<T>): Promise<Try<T>> => {
   let lost: KitError | undefined;
   let isOver = false;
@@ -230,7 +235,7 @@ const run = async <T>(connection: ExclusiveConnection, queued: Write[], attempt:
   }
 };
 
-/** Our own commands: a lost connection, or a refusal that passes by itself, costs a try; any other outcome is the result. */
+/** Awaits one of kit's own commands. A lost connection or a temporary refusal costs a try; any other outcome is the result. */
 const attemptOn = async (
   connection: ExclusiveConnection,
   reply: Promise<unknown>,
@@ -251,7 +256,7 @@ const attemptOn = async (
   }
 };
 
-/** MULTI, the writes and EXEC go out together; a write that the server refuses makes EXEC fail as a whole. */
+/** Sends MULTI, the writes and EXEC together. If the server refuses a write, EXEC fails as a whole. */
 const execute = async (connection: ExclusiveConnection, queued: readonly Write[], what: string): Promise<unknown> => {
   const sent = [["MULTI"] as Write, ...queued].map(([command, ...args]) =>
     connection.call(command, args, commandDeadlineMs).then(

@@ -6,19 +6,25 @@ import { AsyncResource } from "node:async_hooks";
 /** The async context in which this module was loaded. */
 const root = new AsyncResource("kit");
 
-/** Creates what outlives the call in which it is created, such as a connection or a shared timer, outside of that call's async context. */
+/**
+ * Runs `create` outside the caller's async context. Use it to create objects that outlive the call, such as a connection or a
+ * shared timer.
+ */
 export const detached = <T>(create: () => T): T => root.runInAsyncScope(create);
 
-/** A timer that serves more than the call in which it is set. */
+/** A timer that is not only for the call that sets it. */
 export const detachedTimeout = (run: () => void, ms: number): NodeJS.Timeout => detached(() => setTimeout(run, ms));
 
-/** Remembers the async context of the user's call. The function that it returns runs user code there. */
+/** Stores the async context of the user's call. The returned function runs user code in that context. */
 export const ownContext = (): (<T>(run: () => T) => T) => {
   const caller = new AsyncResource("kit");
   return (run) => caller.runInAsyncScope(run);
 };
 
-/** Its listeners run in the async context of the call that made it, wherever it is aborted. For a signal that user code gets. */
+/**
+ * For a signal that user code receives. Its listeners run in the async context in which the controller was created, wherever it is
+ * aborted.
+ */
 export class OwnAbortController extends AbortController {
   readonly #inOwnContext = ownContext();
 

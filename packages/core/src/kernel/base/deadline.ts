@@ -1,27 +1,27 @@
 import { detachedTimeout } from "./async-context.js";
 
-/** A timer that fires this much late shows that the event loop stood still. */
+/** A timer that fires this late shows that the event loop was blocked. */
 const stallMs = 50;
-/** A shorter stall is usual on a busy machine, and no message names it. */
+/** Shorter stalls are normal on a busy machine, so messages don't mention them. */
 const namedMs = 250;
 /**
- * The most that a deadline lasts longer after a stall in which it passed. The first turn reads the replies that came, and sends
- * the commands that could not go out.
+ * The maximum extension of a deadline that passed during a stall. The first turn of the event loop reads replies that have arrived
+ * and sends commands that were held up.
  */
 const longestExtensionMs = 1_000;
 
-/** The latest stall of the event loop that was noticed; it may still last. */
+/** The latest stall of the event loop that was noticed. It may still last. */
 let stalledFrom = Infinity;
 let stalledTo = -Infinity;
 
-/** The one end of a call, on the monotonic clock: `Date` may step, this does not. */
+/** The end of a call, on the monotonic clock, which never jumps like `Date` can. */
 export class Deadline {
   #at: number;
   readonly #extensionMs: number;
-  /** How long after the deadline the event loop stood still; 0: it did not. */
+  /** How long the event loop was blocked after the deadline, in milliseconds; 0 if it was not. */
   #stalledMs = 0;
 
-  /** `extensionMs`: by how much it lasts longer after a stall of the event loop in which it passed; 0: not at all. */
+  /** `extensionMs`: the extra time if the event loop was blocked when the deadline passed; 0 for none. */
   constructor(at: number, extensionMs = 0) {
     this.#at = at;
     this.#extensionMs = extensionMs;
@@ -30,14 +30,14 @@ export class Deadline {
   }
 
   /**
-   * The end of a wait for another process. If our event loop stands still when the deadline passes, the wait goes on when it turns
-   * again, for as long as the whole wait, and at most for a second. Once.
+   * The end of a wait for another process. If the event loop is blocked when the deadline passes, the wait gets extra time after it
+   * is free again: as long as the whole wait, up to one second. This happens once.
    */
   static in(ms: number): Deadline {
     return new Deadline(performance.now() + ms, Math.min(ms, longestExtensionMs));
   }
 
-  /** The instant, as `performance.now()` counts. */
+  /** The instant, in the time of `performance.now()`. */
   get at(): number {
     return this.#at;
   }
@@ -55,7 +55,7 @@ export class Deadline {
     return this.#at - now;
   }
 
-  /** The part of a message that names the stall in which the deadline passed; else empty. */
+  /** The part of a message that reports the stall in which the deadline passed. Empty if there was none. */
   get stall(): string {
     const seconds = (this.#stalledMs / 1_000).toFixed(1);
     return this.#stalledMs > namedMs ? `; the event loop stood still for at least ${seconds} s` : "";
@@ -72,15 +72,18 @@ let holders = 0;
 let timer: NodeJS.Timeout | undefined;
 let timerAt = Infinity;
 
-/** An object with a deadline. Its `late()` is called when that has passed. */
+/** An object with a deadline. `late()` is called when the deadline has passed. */
 export abstract class Timed {
   readonly deadline: Deadline;
-  /** Its index in the heap; -1: it no longer waits. */
+  /** Its index in the heap, or -1 when it no longer waits. */
   #index: number = waiting.length;
   readonly #holdsProcess: boolean;
   #immediate: NodeJS.Immediate | undefined;
 
-  /** `holdsProcess`: keeps the process alive until then. A wait on a socket does not need it: the socket does the same. */
+  /**
+   * `holdsProcess`: keeps the process alive until the deadline. A wait on a socket does not need this, because the socket keeps the
+   * process alive.
+   */
   constructor(deadline: Deadline, holdsProcess: boolean) {
     this.deadline = deadline;
     this.#holdsProcess = holdsProcess;
@@ -89,7 +92,7 @@ export abstract class Timed {
     if (deadline.at < timerAt) arm(deadline.at);
   }
 
-  /** Called once, at the deadline, unless `forget()` was before. */
+  /** Called once, at the deadline, unless `forget()` was called before. */
   protected abstract late(): void;
 
   forget(): void {
@@ -105,8 +108,8 @@ export abstract class Timed {
   }
 
   /**
-   * The timer fired. Replies that are already in the socket are read first: after a blocked event loop timers fire before
-   * they are read, and a busy client would be taken for a silent server.
+   * Called when the timer has fired. Replies that are already in the socket are read first. After a blocked event loop, timers fire
+   * before those replies are read, and a busy client would look like a silent server.
    */
   isDue(): boolean {
     if (this.deadline.remainingMs > 1) return false;
@@ -127,7 +130,7 @@ const arm = (at: number): void => {
   if (holders === 0) timer.unref();
 };
 
-/** Records a stall if the timer should have fired. */
+/** Records a stall if the timer should already have fired. */
 const noticeStall = (now: number): void => {
   if (now - timerAt <= stallMs) return;
   stalledFrom = timerAt;
@@ -157,8 +160,7 @@ class Alarm extends Timed {
 }
 
 /**
- * Calls `late` at `deadline`, but never before the replies that are already in the socket were read. Returns a function that
- * cancels it.
+ * Calls `late` at `deadline`, but only after replies that are already in the socket were read. Returns a function that cancels it.
  */
 export const atDeadline = (deadline: Deadline, late: () => void): (() => void) => {
   const alarm = new Alarm(deadline, late);
@@ -168,7 +170,7 @@ export const atDeadline = (deadline: Deadline, late: () => void): (() => void) =
 const listeners = new WeakMap<AbortSignal, Set<() => void>>();
 
 /**
- * Calls `listener` when `signal` aborts (at once if it has). However many wait on one signal, it has one listener of ours:
+ * Calls `listener` when `signal` aborts, or immediately if it already has. All waits on a signal share one listener, because
  * long-lived signals would otherwise warn of a leak. Returns a function that removes the listener.
  */
 export const onAbort = (signal: AbortSignal | undefined, listener: () => void): (() => void) => {

@@ -1,12 +1,12 @@
 import { EventEmitter } from "node:events";
 import { ownContext } from "./async-context.js";
 
-/** Mutable: TypeScript accepts one listener for several events only if none of them has readonly arguments. */
+/** Mutable because TypeScript accepts one listener for several events only if none of them has readonly arguments. */
 type Listener<Args extends readonly unknown[]> = (...args: [...Args]) => void;
 
 /**
- * Typed events of one object. Without a listener nothing is thrown (not for `error` either) and nothing prints. A listener
- * that throws does not affect the object: its error becomes an uncaught exception.
+ * Typed events of one object. Without a listener, nothing is thrown or printed, not even for `error`. A listener that throws does
+ * not affect the object: its error becomes an uncaught exception.
  */
 export class TypedEmitter<Events extends Record<keyof Events, readonly unknown[]>> {
   readonly #emitter = new EventEmitter();

@@ -1,27 +1,27 @@
 /**
- * Codes of errors that any kit package can raise. They are stable; messages are not. These codes have no class of their own:
+ * Codes of errors that any kit package can raise. Codes are stable; messages are not. These codes don't have their own class:
  *
  * - `KIT_SERVER_FULL`: the server is at `maxmemory`. Retryable
  * - `KIT_READONLY`: the server is a replica. Retryable
  * - `KIT_LOADING`: the server does not serve its data yet. Retryable
  * - `KIT_BUSY`: the server runs a long script. Retryable
- * - `KIT_CLUSTER`: the Cluster is down, the slot of the keys is moving, or the keys lie in several slots. Retryable, except for
+ * - `KIT_CLUSTER`: the Cluster is down, the slot of the keys is moving, or the keys are in several slots. Retryable, except for
  *   keys in several slots
- * - `KIT_AUTH`: the server refused the credentials, or requires some
- * - `KIT_NO_PERMISSION`: the ACL user may not run a command, or use a key or a channel
+ * - `KIT_AUTH`: the server rejected the credentials, or requires a password
+ * - `KIT_NO_PERMISSION`: the ACL user may not run a command, or may not use a key or a channel
  * - `KIT_NOSCRIPT`: the server lost a script between two tries. Retryable
  * - `KIT_LAYOUT`: a newer major version of the package wrote the data, or the data is damaged
  * - `KIT_NAME`: a name is empty, longer than 512 bytes, or not well-formed Unicode
- * - `KIT_TARGET`: `connect()` cannot parse an address, or the server does not have the database of the address. The message never
- *   has a password
+ * - `KIT_TARGET`: `connect()` cannot parse an address, or the server does not have the address's database. The message never
+ *   contains a password
  * - `KIT_RECOVERED`: an `error` event that reports the end of a failure: background work that had emitted an error works again.
  *   `cause` is the first failure
  * - `KIT_SERVER`: any other error of the server. Retryable if the server refuses writes (`NOREPLICAS`, `MISCONF`). A script or an
- *   EXEC that failed on the way may have made a part of its writes
- * - `KIT_UNSUPPORTED`: the client cannot do this: a client over HTTP has no connections, and sends text only. Or `connect()` finds no
- *   ioredis. Nothing was sent
- * - `KIT_UNEXPECTED`: an error that is neither kit's nor the server's: a fault in kit, or in the program. `cause` is that
- *   error. Retryable
+ *   EXEC that failed midway may have made some of its writes
+ * - `KIT_UNSUPPORTED`: the client cannot do this. For example, a client over HTTP has no connections and sends only text. Or
+ *   `connect()` cannot find ioredis. Nothing was sent
+ * - `KIT_UNEXPECTED`: an error from neither kit nor the server: a bug in kit or in the program. `cause` is the original error.
+ *   Retryable
  */
 export type CoreErrorCode =
   | "KIT_UNAVAILABLE"
@@ -52,8 +52,8 @@ export type CoreErrorCode =
   | "KIT_COMPONENT_REFUSED";
 
 /**
- * The codes of all packages that a program imports. Each package adds its own, so a comparison with any other code does not
- * compile. `declare module "@kit/core" { interface KitErrorCodes { yours: "YOURS_A" | "YOURS_B" } }` adds codes.
+ * The codes of all packages that a program imports. Each package adds its codes, so comparing with an unknown code does not
+ * compile. To add your own: `declare module "@kit/core" { interface KitErrorCodes { yours: "YOURS_A" | "YOURS_B" } }`.
  */
 export interface KitErrorCodes {
   core: CoreErrorCode;
@@ -62,12 +62,15 @@ export interface KitErrorCodes {
 /** A code of any package that the program imports. */
 export type KitErrorCode = KitErrorCodes[keyof KitErrorCodes];
 
-/** The property with the brands of an error's classes; shared by all installed copies of this package. */
+/** The property that holds the brands of an error's classes. All installed copies of this package share it. */
 const brands = Symbol.for("kit.error");
 
 type Branded = { readonly [brands]?: readonly string[] };
 
-/** Whether `check` holds; false if it throws: a thrown value may be a revoked Proxy, or have getters that throw. */
+/**
+ * Whether `check` returns true. A check that throws counts as false: a thrown value may be a revoked Proxy, or have getters that
+ * throw.
+ */
 const holds = (check: () => boolean): boolean => {
   try {
     return check();
@@ -76,10 +79,13 @@ const holds = (check: () => boolean): boolean => {
   }
 };
 
-/** Whether an error has brands at all; for a value that is no object `in` throws. Outside of the class: a bundler renames a class whose body mentions itself. */
+/**
+ * Whether an error has brands. `in` throws for a value that is not an object. This is outside the class because a bundler renames a
+ * class whose body mentions itself.
+ */
 const isBranded = (error: unknown): error is object & Branded => holds(() => brands in (error as object));
 
-/** The brands of a class and of those that it extends. */
+/** The brands of a class and of the classes that it extends. */
 const brandsOf = (errorClass: object): readonly string[] => {
   const found: string[] = [];
   for (let one = errorClass; one !== Error; one = Object.getPrototypeOf(one) as object)
@@ -88,20 +94,22 @@ const brandsOf = (errorClass: object): readonly string[] => {
 };
 
 /**
- * The base of every error that kit raises. Its facts are fields. `cause` is the original error without commands, arguments
- * and credentials.
+ * The base class of every error that kit raises. Read its fields instead of its message. `cause` is the original error without
+ * commands, arguments and credentials.
  */
 export class KitError extends Error {
   /**
-   * The name of this class and of its errors, the same in every copy of its package. Each class of kit declares it, since a
-   * minifier changes class names.
+   * The name of this class and of its errors, the same in every copy of its package. Each kit class declares its name because
+   * minifiers change class names.
    */
   static readonly brand: string = "KitError";
   /** Stable across versions; packages add their own codes. */
   readonly code: KitErrorCode;
-  /** Whether to make the same call again, unchanged: it may succeed later, and all of them together have at most one effect. */
+  /**
+   * Whether you can make the same call again, unchanged. It may succeed later, and all the calls together have at most one effect.
+   */
   readonly retryable: boolean;
-  /** Whether the message repeats words that are not kit's: of a handler, or of the server. They may contain secrets. */
+  /** Whether the message quotes text from a handler or from the server. Such text may contain secrets. */
   declare readonly quotesOthers: boolean;
 
   constructor(
@@ -122,15 +130,15 @@ export class KitError extends Error {
   }
 
   /**
-   * Whether `error` is an instance of this class, also when it comes from another installed copy, or from the ESM build
-   * beside the CommonJS build. A class outside of kit that extends this one keeps the ordinary meaning.
+   * Whether `error` is an instance of this class. Errors from another installed copy count, as do errors from the ESM build when
+   * you use the CommonJS build. For a class outside kit that extends this one, `instanceof` works as usual.
    */
   static override [Symbol.hasInstance](error: unknown): boolean {
     if (Function.prototype[Symbol.hasInstance].call(this, error)) return true;
     return Object.hasOwn(this, "brand") && isBranded(error) && error[brands]?.includes(this.brand) === true;
   }
 
-  /** Whether `error` is kit's, also when it comes from another installed copy of this package. Never throws, whatever it is. */
+  /** Whether `error` is a kit error, from this or another installed copy of the package. Never throws, whatever you pass. */
   static is(error: unknown): error is KitError {
     return isBranded(error);
   }
@@ -143,7 +151,7 @@ export class KitError extends Error {
 export class KitUnavailableError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitUnavailableError";
-  /** Where the server was expected: `host:port` or a socket's path. */
+  /** Where the server was expected: `host:port` or a socket path. */
   readonly address: string;
 
   constructor(message: string, address: string, cause?: unknown, retryable = true) {
@@ -153,18 +161,18 @@ export class KitUnavailableError extends KitError {
 }
 
 /**
- * A change was sent, but its reply did not arrive: the change may or may not have been made. Where the call takes an `op`, repeat it
- * with the `op` of this error: they have one effect together, while the same call without it may have a second one. A lock and a
- * semaphore undo the acquire themselves, so call it again. Retryable if the same call has one effect however often it is made: the
- * change is idempotent, or you gave it an id, such as `op`.
+ * A change was sent, but its reply did not arrive. The change may or may not have been made. If the call accepts an `op`, repeat it
+ * with this error's `op`: both calls together have one effect. Without the `op`, the repeated call may have a second effect. A lock
+ * and a semaphore undo a failed acquire themselves, so you can just call again. Retryable if the call is idempotent: the change
+ * itself is, or you passed an id such as `op`.
  */
 export class KitUnknownOutcomeError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitUnknownOutcomeError";
-  /** The operation id of the change; undefined: it has none. */
+  /** The operation id of the change, or undefined if it has none. */
   readonly op: string | undefined;
 
-  /** `retryable`: whether the same call of the caller has one effect however often it is made. */
+  /** `retryable`: whether the caller's call is idempotent. */
   constructor(message: string, op: string | undefined, cause?: unknown, retryable = false) {
     const hint = op === undefined || retryable ? "" : "; to repeat it, pass the `op` of this error";
     super("KIT_UNKNOWN_OUTCOME", message + hint, { cause, retryable });
@@ -172,11 +180,11 @@ export class KitUnknownOutcomeError extends KitError {
   }
 }
 
-/** A key of a kit script holds another type of data. `key` names it, and `found` the type. */
+/** A key of a kit script holds another type of data. `key` is its name, and `found` is the type. */
 export class KitKeyTypeError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitKeyTypeError";
-  /** The key, without the client's `keyPrefix`; undefined when it could not be found out. */
+  /** The key, without the client's `keyPrefix`. Undefined if kit could not find out which key it was. */
   readonly key: string | undefined;
   /** The type found there. */
   readonly found: string | undefined;
@@ -189,7 +197,7 @@ export class KitKeyTypeError extends KitError {
 }
 
 /**
- * Other writers changed a watched key during every try of an optimistic transaction, until `waitMs` was over. The transaction
+ * Other writers changed a watched key during every try of an optimistic transaction, until `waitMs` had passed. The transaction
  * changed nothing. `attempts` is the number of tries. Retryable.
  */
 export class KitConflictError extends KitError {
@@ -204,7 +212,7 @@ export class KitConflictError extends KitError {
   }
 }
 
-/** The object was closed before the call or during it, or its client ended while a call waited. */
+/** The object was closed before or during the call, or its client ended while a call waited. */
 export class KitClosedError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitClosedError";
@@ -215,8 +223,8 @@ export class KitClosedError extends KitError {
 }
 
 /**
- * Makes the stack of a kit error end at its call: the error may come from a timer or a socket, which mean nothing to the
- * caller. Call it in the `catch` of an async function that awaited the work.
+ * Adds the caller's stack to a kit error. Without it, the stack may start at a timer or a socket, which means nothing to the
+ * caller. Call this in the `catch` of an async function that awaited the work.
  */
 export const withCaller = (error: unknown): unknown => {
   if (!KitError.is(error)) return error;
@@ -231,9 +239,9 @@ export const withCaller = (error: unknown): unknown => {
 };
 
 /**
- * A copy of `error` that is safe to log. ioredis adds the command with its arguments to reply errors (passwords and payloads
- * among them), and the server quotes arguments of unknown commands. Never throws.
- * `keepsStack`: the place of a fault says most about it.
+ * A copy of `error` that is safe to log. ioredis adds the command with its arguments to reply errors, including passwords and
+ * payloads, and the server quotes the arguments of unknown commands. Never throws. Set `keepsStack` for a bug, where the stack
+ * helps most.
  */
 export const safeCause = (error: unknown, keepsStack = false): Error => {
   try {
@@ -250,13 +258,13 @@ export const safeCause = (error: unknown, keepsStack = false): Error => {
   }
 };
 
-/** The error of a node, which a Cluster client wraps. */
+/** The error of a node, if a Cluster client wrapped it. Otherwise `error` itself. */
 export const originOf = (error: unknown): unknown =>
   (error as { lastNodeError?: unknown } | null)?.lastNodeError ?? error;
 
 /**
- * The reason of an error as a part of a sentence: its code, as `ECONNREFUSED`, or its message. ioredis requests a report of every
- * reply that it cannot read, and a wrong port is the usual cause.
+ * The reason for an error, to use inside a sentence: its code, such as `ECONNREFUSED`, or its message. Removes the request of
+ * ioredis to report a reply that it cannot read, which is usually caused by a wrong port.
  */
 export const reasonOf = (error: unknown): string => {
   const cause = safeCause(originOf(error)) as Error & { code?: string };
@@ -264,25 +272,25 @@ export const reasonOf = (error: unknown): string => {
 };
 
 /**
- * A script ended at a key that its node no longer has, since the slot is moving. A script that uses a key again after it
- * removed it can end there after some of its writes.
+ * A script stopped at a key that its node no longer has, because the slot is moving. A script that uses a key again after removing
+ * it can stop there after some of its writes.
  */
 const brokenOff = /^(ERR )?(Script a|A)ttempted to access a non local key/;
 
-/** Whether a script ended before its end, perhaps after some of its writes. */
+/** Whether a script stopped early, perhaps after some of its writes. */
 export const isBrokenOff = (text: string): boolean => brokenOff.test(text);
 
 /**
- * The one list of refusals that pass by themselves: the server did not execute the command, and will when a failover, a move of
- * a slot or a long script is over, or when enough replicas are connected again. Every path that sends commands tries these again until
- * its deadline. OOM and MISCONF are not among them: they last until somebody frees memory or disk.
+ * The only list of refusals that are temporary. The server did not execute the command, and accepts it after a failover, a slot
+ * move or a long script, or when enough replicas are connected again. Every path that sends commands retries these until its
+ * deadline. OOM and MISCONF are not in the list: they last until somebody frees memory or disk.
  */
 const passing = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED|ASK|BUSY|NOREPLICAS)\b/;
 
-/** Whether a reply, as {@link replyOf} gives it, is a refusal that passes by itself. */
+/** Whether a reply, as {@link replyOf} returns it, is a temporary refusal. */
 export const isPassing = (text: string): boolean => passing.test(text) || isBrokenOff(text);
 
-/** Whether a call failed by a refusal that passes by itself. */
+/** Whether a call failed because of a temporary refusal. */
 export const passes = (error: unknown): boolean => {
   if (isReplyError(error)) return isPassing(replyOf(error.message));
   const { cause, retryable } = (error ?? {}) as { cause?: unknown; retryable?: unknown };
@@ -300,7 +308,7 @@ export const isSlotMoving = (error: unknown): boolean => {
   return /^(TRYAGAIN|ASK)\b/.test(text) || (/^MOVED\b/.test(text) && retryable !== false) || isBrokenOff(text);
 };
 
-/** The second and third form are replies inside of a script: up to Redis 7.0, and since then. */
+/** The second and third alternatives are replies inside a script: up to Redis 7.0, and in later versions. */
 const forbidden = /^(NOPERM\b|(ERR )?The user executing the script|ACL failure in script)/;
 
 const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[] = [
@@ -347,9 +355,9 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
 ];
 
 /**
- * The server's own words, without the text around them; only these words identify a reply. Redis 6.2 wraps an error inside a
- * script into `ERR Error running script (call to f_…): @user_script:5: -OOM …`; later versions append `script: …, on
- * @user_script:5.`, Valkey 9 `script: on @user_script:5.` A proxy puts `ERR` before a code.
+ * The server's own words, without the text around them. Only these words identify a reply. Redis 6.2 wraps an error inside a
+ * script: `ERR Error running script (call to f_…): @user_script:5: -OOM …`. Later versions append `script: …, on @user_script:5.`,
+ * and Valkey 9 appends `script: on @user_script:5.` A proxy puts `ERR` before a code.
  */
 export const replyOf = (message: string): string =>
   message
@@ -360,13 +368,13 @@ export const replyOf = (message: string): string =>
 export const isReplyError = (error: unknown): error is Error =>
   holds(() => error instanceof Error && error.name === "ReplyError");
 
-/** Whether the server will refuse it again: the user is not permitted to do it, or the command does not exist. */
+/** Whether the server will refuse the command again: the user has no permission, or the command does not exist. */
 export const isForbidden = (error: unknown): boolean => {
   const reply = isReplyError(error) ? replyOf(error.message) : "";
   return forbidden.test(reply) || /^ERR unknown (sub)?command/i.test(reply);
 };
 
-/** A typed error for the server's reply to `what`. The caller handles WRONGTYPE, since it has the keys. */
+/** A typed error for the server's reply to `what`. The caller handles WRONGTYPE because it has the keys. */
 export const serverError = (error: Error, what: string): KitError => {
   const reply = replyOf(error.message);
   const cause = safeCause(error);
@@ -376,8 +384,8 @@ export const serverError = (error: Error, what: string): KitError => {
 };
 
 /**
- * Any error as a kit error, for objects that emit `error` or decide by `retryable`. A reply of the server gets its code. Any
- * other error is a fault of kit, or of the program, and counts as retryable: background work must not stop silently. Never throws.
+ * Converts any error to a kit error, for objects that emit `error` or check `retryable`. A server reply gets its code. Any other
+ * error is a bug in kit or in the program. It counts as retryable, because background work must not stop silently. Never throws.
  */
 export const asKitError = (error: unknown, what: string): KitError => {
   if (KitError.is(error)) return error;

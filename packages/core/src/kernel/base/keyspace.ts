@@ -6,7 +6,7 @@ const longestNameBytes = 512;
 // terminal or a log: controls, line breaks, and marks that turn the direction of the text.
 const special = /[%{}:\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
 
-/** Names of these characters need no escape. */
+/** Names that match this need no escaping. */
 const plain = /^[\w.-]{1,512}$/;
 
 const escapeName = (name: string): string => {
@@ -26,21 +26,21 @@ const escapeName = (name: string): string => {
 /** Builds the keys of one package: `<prefix>:<package>:{<name>}:<part>`. */
 export interface Keyspace {
   /**
-   * The key of one part of a named thing. All parts of a name share a hash tag, so they lie in one slot of a Cluster.
-   * Different names give different keys: braces, colons, percent signs, control characters, and marks that turn the direction of
-   * text are escaped.
+   * The key of one part of a named object. All parts of a name share a hash tag, so they are in the same Cluster slot. Different
+   * names give different keys: braces, colons, percent signs, control characters and marks that change text direction are escaped.
    *
    * @throws {KitError} `KIT_NAME`: the name is empty, over 512 bytes, or not well-formed Unicode.
    */
   key(name: string, part: string): string;
-  /** The beginning of all keys of one name: `key(name, part)` is `base(name) + part`. */
+  /** The start of all keys of one name: `key(name, part)` is `base(name) + part`. */
   base(name: string): string;
 }
 
 /**
- * The keys of `packageName` under `prefix`.
+ * Builds the keys of `packageName` under `prefix`.
  *
- * @throws {TypeError | RangeError} `prefix` is not 1 to 64 characters, or has braces, white space, control characters, or one of `*?[]\`.
+ * @throws {TypeError | RangeError} `prefix` is not 1 to 64 characters, or has braces, white space, control characters, or one of
+ * `*?[]\`.
  */
 export const keyspace = (packageName: string, prefix = "kit"): Keyspace => {
   const head = `${checkPrefix(prefix)}:${packageName}:{`;
@@ -48,17 +48,20 @@ export const keyspace = (packageName: string, prefix = "kit"): Keyspace => {
   return { base, key: (name, part) => base(name) + part };
 };
 
-/** The beginning of keys, in front of the hash tag. Patterns of SCAN and of ACLs begin with it, so it is none itself. */
+/**
+ * The start of keys, before the hash tag. Patterns for SCAN and ACLs start with this prefix, so it must not contain pattern
+ * characters.
+ */
 export const prefixRule: Rule<string, string> = matching(
   text(64, "kit"),
   /^[^{}*?[\]\\\s\p{C}]+$/u,
   "to have no braces, white space, control characters, and none of * ? [ ] \\",
 );
 
-/** @throws {TypeError | RangeError} it cannot stand in front of a hash tag. */
+/** @throws {TypeError | RangeError} the prefix cannot be used before a hash tag. */
 export const checkPrefix = (prefix: string): string => prefixRule.check("prefix", prefix);
 
-/** An escape of ours, or what another program wrote in its place. */
+/** Decodes an escape. If another program wrote an invalid one, returns it unchanged. */
 const decoded = (escape: string): string => {
   try {
     return decodeURIComponent(escape);
@@ -67,11 +70,11 @@ const decoded = (escape: string): string => {
   }
 };
 
-/** The name in a key that {@link keyspace} built: `item:42` for `kit:lock:{item%3A42}:lease`; undefined: it has none. */
+/** The name in a key that {@link keyspace} built: `item:42` for `kit:lock:{item%3A42}:lease`. Undefined if it has none. */
 export const nameIn = (key: string): string | undefined =>
   /\{([^}]+)\}/.exec(key)?.[1]?.replace(/(?:%[0-7][0-9A-F]|%[C-F][0-9A-F](?:%[89AB][0-9A-F])+)/g, decoded);
 
-/** The subject of a key, for messages: the name in it, in quotes, or else the key. */
+/** The subject of a key, for messages: the name in it, in quotes. If it has no name, the key itself. */
 export const subjectOf = (key: string): string => {
   const name = nameIn(key);
   return name === undefined ? key : JSON.stringify(name);

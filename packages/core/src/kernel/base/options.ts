@@ -6,26 +6,26 @@ const dayMs = 86_400_000;
 /** How a package attaches to a client. */
 export interface AttachOptions {
   /**
-   * The beginning of all keys and channels. Objects with different prefixes share nothing.
+   * The start of all keys and channels. Objects with different prefixes share nothing.
    *
    * @default "kit"
    */
   readonly prefix?: string | undefined;
   /**
-   * Works on a duplicate of the client instead of the client itself. That costs a connection; in return a connection that
-   * goes silent is replaced, which core never does to the caller's own client. The duplicate ends for good when the client
-   * is ended.
+   * Works on a duplicate of the client instead of the client itself. This opens one more connection. In return, kit replaces a
+   * connection that goes silent, which it never does to your own client. The duplicate ends for good when your client ends.
    *
    * @default false
    */
   readonly isolate?: boolean | undefined;
 }
 
-/** How an object works on its client: the options that every package has. */
+/** The client options of every package. */
 export interface ClientOptions extends AttachOptions {
   /**
-   * Every single command settles within this many milliseconds, whatever the network does: 1 to 86,400,000 (a day). If
-   * the event loop stands still at that instant, the command has up to the same time again when it turns, at most a second.
+   * The deadline of every single command, in milliseconds: 1 to 86,400,000 (a day). The command settles by then, whatever the
+   * network does. If the event loop is blocked at that instant, the command gets extra time afterwards: the same time again, up to
+   * one second.
    *
    * @default 2000
    */
@@ -43,7 +43,7 @@ export type ClientSettings = Resolved<typeof clientRules>;
 /** How long `close()` may take. */
 export interface CloseOptions {
   /**
-   * How long to wait for what is under way, in milliseconds: 0 to 86,400,000 (a day). Then it is ended, which may take one
+   * How long to wait for running work, in milliseconds: 0 to 86,400,000 (a day). After that the work is ended, which may take one
    * more command.
    *
    * @default 10000
@@ -54,13 +54,13 @@ export interface CloseOptions {
 const closeRules = { timeoutMs: integer(0, dayMs, 10_000) } satisfies RulesOf<CloseOptions>;
 
 /**
- * The options given to `close(options)`.
+ * Checks the options passed to `close(options)` and returns the timeout.
  *
- * @throws {TypeError | RangeError} it is not what it should be.
+ * @throws {TypeError | RangeError} an option is invalid.
  */
 export const closeTimeoutMs = (options: CloseOptions): number => resolve("options", options, closeRules).timeoutMs;
 
-/** @throws {TypeError} it is not a client that kit can use. */
+/** @throws {TypeError} the value is not a client that kit can use. */
 export const assertClient = (name: string, value: unknown): void => {
   const client = value as { call?: unknown; duplicate?: unknown; on?: unknown } | null | undefined;
   if (typeof client?.call !== "function" || typeof client.duplicate !== "function" || typeof client.on !== "function")

@@ -1,22 +1,23 @@
 import { KitError } from "./errors.js";
 
-/** A lost reply and no reply are the same sign of an outage. */
+/** A lost reply and no reply count as the same sign of an outage. */
 const kindOf = ({ code }: KitError): string => (code === "KIT_UNKNOWN_OUTCOME" ? "KIT_UNAVAILABLE" : code);
 
-/** An error of the server, and not of the one key whose loop has ended. */
+/** Whether it is an error of the server. A key type error concerns only the key whose loop has ended. */
 const mayLast = (kind: string): boolean => kind !== "KIT_KEY_TYPE";
 
 /**
- * Reports the state of an object's loops, each of which tries on until it is closed: the first failure of each kind, and the end of the
- * outage, which is an error with the code `KIT_RECOVERED` and the first failure as its `cause`. Tries between report nothing.
+ * Reports outages of an object's loops, each of which retries until it is closed. It emits the first failure of each kind. At the
+ * end of the outage it emits an error with the code `KIT_RECOVERED` and the first failure as `cause`. It emits nothing for the
+ * tries between.
  *
  * The outage is over when no loop fails and a command has succeeded. A loop that ends while it fails leaves the outage open.
  */
 export class OutageReporter {
   readonly #emit: (error: KitError) => void;
-  /** The loops whose last try failed, with the error. */
+  /** The loops whose last try failed, with the kind of the error. */
   readonly #failing = new Map<string, string>();
-  /** The failures of loops that have ended, while no command has succeeded since. */
+  /** The kinds of failures of ended loops, until a command succeeds. */
   readonly #left = new Set<string>();
   #first: KitError | undefined;
   #since = 0;
@@ -25,7 +26,7 @@ export class OutageReporter {
     this.#emit = emit;
   }
 
-  /** A try of a loop has failed. */
+  /** Call this when a try of a loop has failed. */
   failed(loop: string, error: KitError): void {
     const isKnown = this.#knows(error);
     this.#begin(error);
@@ -33,7 +34,7 @@ export class OutageReporter {
     if (!isKnown) this.#emit(error);
   }
 
-  /** Something failed that is not tried again. If it may pass by itself, that is an outage, too. */
+  /** Reports a failure that is not retried. A failure that may be temporary also counts as an outage. */
   report(error: KitError): void {
     if (this.#knows(error)) return;
     const kind = kindOf(error);
@@ -44,19 +45,19 @@ export class OutageReporter {
     this.#emit(error);
   }
 
-  /** A loop has a connection again. The server may still refuse its command. */
+  /** Call this when a loop has a connection again. The server may still refuse its command. */
   connected(loop: string): void {
     if (this.#failing.get(loop) === "KIT_UNAVAILABLE") this.worked(loop);
   }
 
-  /** A loop has ended, or has nothing to do any more: it is unknown whether its next try would have succeeded. */
+  /** Call this when a loop has ended or has nothing left to do. Its next try might have failed or succeeded. */
   ended(loop: string): void {
     const kind = this.#failing.get(loop);
     this.#failing.delete(loop);
     if (kind !== undefined && mayLast(kind)) this.#left.add(kind);
   }
 
-  /** A try of a loop has succeeded; without a loop: a command of the object. */
+  /** Call this when a try of a loop has succeeded, or, without a loop, a command of the object. */
   worked(loop?: string): void {
     if (!this.#isOpen) return;
     if (loop !== undefined) this.#failing.delete(loop);
@@ -64,7 +65,7 @@ export class OutageReporter {
     this.#left.clear();
     const seconds = ((performance.now() - this.#since) / 1_000).toFixed(1);
     const cause = this.#first;
-    // What may or may not have happened is over: its own error said so.
+    // The unknown outcome is over: its own error reported it.
     const first = cause?.code === "KIT_UNKNOWN_OUTCOME" ? "a reply was lost" : cause?.message;
     this.#emit(new KitError("KIT_RECOVERED", `It works again, after ${seconds} s: ${first ?? ""}`, { cause }));
   }

@@ -2,40 +2,40 @@ import { Deadline } from "./deadline.js";
 import { integer, resolve, type RulesOf, signal as signalRule } from "./rules.js";
 import { settled } from "./settle.js";
 
-/** How long to go on, and how far apart the tries are. */
+/** How long to retry, and how long to wait between tries. */
 export interface RetryOptions {
   /**
-   * No try begins later than this many milliseconds after the call. The last error is then the result.
+   * No try starts later than this many milliseconds after the call. After that, the call rejects with the last error.
    *
    * @default 2000
    */
   readonly waitMs?: number | undefined;
   /**
-   * The longest wait before the second try, in milliseconds; each further one may be twice as long.
+   * The maximum wait before the second try, in milliseconds. The maximum doubles with each further try.
    *
    * @default 5
    */
   readonly baseMs?: number | undefined;
   /**
-   * No wait is longer than this many milliseconds.
+   * The upper limit of every wait, in milliseconds.
    *
    * @default 200
    */
   readonly capMs?: number | undefined;
-  /** Ends the wait between two tries; the promise rejects with `signal.reason`. */
+  /** Ends the wait between two tries. The promise rejects with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /**
- * A random wait before try number `attempt` (counted from 2 on): "full jitter", uniform between nothing and
- * `baseMs · 2^(attempt−2)`, capped. Spread out like this, contenders do fewer tries in total than with any fixed step
- * (M. Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015).
+ * A random wait before try number `attempt`, in milliseconds; the lowest is 2. This is "full jitter": uniform between 0 and
+ * `baseMs · 2^(attempt−2)`, capped. Contenders that spread out like this need fewer tries in total than with any fixed step (M.
+ * Brooker, "Exponential Backoff and Jitter", AWS Architecture Blog, 2015).
  */
 export const backoffMs = (attempt: number, baseMs: number, capMs: number): number =>
   // 2 ** 30 ends the growth long before the product could become infinite.
   Math.random() * Math.min(capMs, baseMs * 2 ** Math.min(attempt - 2, 30));
 
-/** Resolves after `ms`; rejects with `signal.reason` as soon as `signal` aborts, and leaves no timer behind. */
+/** Resolves after `ms`. Rejects with `signal.reason` as soon as `signal` aborts, and clears its timer. */
 export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
   settled<void>(
     { signal },
@@ -54,14 +54,14 @@ const retryRules = {
 } satisfies RulesOf<RetryOptions>;
 
 /**
- * Calls `attempt` until it resolves, with jittered waits that double up to a cap.
+ * Calls `attempt` until it resolves. Waits between tries are random, and their maximum doubles up to a cap.
  *
- * `again(error)` decides whether another try is made; by default when `error.retryable` is true. A try that is under way is
- * never cut short. A change whose reply is lost is only repeated if it has one effect however often it is made: make its id before,
- * outside of `attempt`. Without one, the KitUnknownOutcomeError of that try is the result.
+ * `again(error)` decides whether to retry; by default, if `error.retryable` is true. A running try is never interrupted. If the
+ * reply to a change is lost, the change is repeated only if it is idempotent. To make it idempotent, create its id outside
+ * `attempt`. Without an id, the call rejects with the KitUnknownOutcomeError of that try.
  *
  * @throws the error of the last try; `signal.reason` if `signal` aborts while waiting.
- * @throws {TypeError | RangeError} an option is not what it should be.
+ * @throws {TypeError | RangeError} an option is invalid.
  *
  * @example
  * const op = randomUUID();

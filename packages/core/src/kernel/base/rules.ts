@@ -1,48 +1,50 @@
 import { KitError } from "./errors.js";
 
 /**
- * The values that one option takes. `check` alone decides; the reference page and the conformance tests are made from the other
- * fields. Undefined means `default`, and is checked only if the option is `required`.
+ * The values that one option accepts. Only `check` decides; the other fields are used for the reference page and the conformance
+ * tests. Undefined means `default`, and is checked only if the option is `required`.
  */
 export interface Rule<Value = unknown, Given = never> {
-  /** `integer`, `boolean`, `text`, `choice` or `signal`. The reference describes any other kind by its type alone. */
+  /** `integer`, `boolean`, `text`, `choice` or `signal`. For any other kind, the reference shows only the type. */
   readonly kind: string;
-  /** The setting of an option that is not given. It is not checked. */
+  /** The setting if the option is not given. It is not checked. */
   readonly default?: Value | undefined;
   /** The option has no default. */
   readonly required?: true;
-  /** Null is valid, too. */
+  /** Null is valid as well. */
   readonly nullable?: true;
   /** The bounds, inclusive. For a text they count UTF-16 units. */
   readonly min?: number;
   readonly max?: number;
   readonly choices?: readonly string[];
-  /** A text must match the pattern; `wanted` is the end of the error "Expected `name` …". */
+  /** A text must match the pattern. `wanted` is the end of the error "Expected `name` …". */
   readonly pattern?: RegExp;
   readonly wanted?: string;
   /**
-   * The setting that follows from a value.
+   * Returns the setting for a value.
    *
    * @throws {TypeError | RangeError} the value is not valid.
    */
   readonly check: (name: string, value: Given) => Value;
 }
 
-/** A table of rules: one for each option of an object or call, by its name. A constant of a module. */
+/** A table of rules: one for each option of an object or call, by name. Make it a constant of a module. */
 export type Rules = Readonly<Record<string, Rule>>;
 
-/** A table that has a rule for each option of an interface: `{ … } satisfies RulesOf<Options>` compiles only then. */
+/**
+ * A table that must have a rule for each option of an interface. Otherwise `{ … } satisfies RulesOf<Options>` does not compile.
+ */
 export type RulesOf<Options> = {
   readonly [Name in keyof Options]-?: Rule<unknown, Exclude<Options[Name], undefined>>;
 };
 
-/** The settings that follow from a table. */
+/** The settings that a table returns. */
 export type Resolved<Table extends Rules> = { readonly [Name in keyof Table]: ReturnType<Table[Name]["check"]> };
 
 const show = (value: unknown): string => {
   if (value === null) return "`null` (null)";
   if (value instanceof Promise) return "a promise; await it";
-  // The text of an object may be anything, also a secret.
+  // The text of an object may be anything, including a secret.
   const isPlain = typeof value !== "object" && typeof value !== "function";
   const text =
     typeof value === "string"
@@ -53,7 +55,7 @@ const show = (value: unknown): string => {
   return `\`${text.length > 80 ? `${text.slice(0, 80)}…` : text}\` (${typeof value})`;
 };
 
-/** The error of a value that is not valid. It never has the text of an object, which may be anything. */
+/** The error for an invalid value. It never contains the text of an object, which may be anything. */
 export const wrong = (name: string, wanted: string, value: unknown, isRightType = false): Error =>
   new (isRightType ? RangeError : TypeError)(`Expected \`${name}\` to be ${wanted}, got ${show(value)}`);
 
@@ -103,7 +105,7 @@ export const signalOption = (name: string, value: unknown): AbortSignal | undefi
  * Checks an option that must be one of a few texts, and returns it.
  *
  * @throws {TypeError} it is not text.
- * @throws {RangeError} it is none of them.
+ * @throws {RangeError} it is none of the choices.
  */
 export const choiceOption = <const T extends string>(name: string, value: unknown, choices: readonly T[]): T => {
   const found = choices.find((choice) => choice === value);
@@ -113,10 +115,10 @@ export const choiceOption = <const T extends string>(name: string, value: unknow
 };
 
 /**
- * Checks that the options are an object with known names only: a misspelt option would otherwise be ignored silently. Returns a
- * copy without a prototype, since a property of `Object.prototype` is no option.
+ * Checks that the options are an object with known names only. Otherwise a misspelled option would be silently ignored. Returns a
+ * copy without a prototype, because a property of `Object.prototype` is not an option.
  *
- * @throws {TypeError} it is not an object, or has other names than `known`.
+ * @throws {TypeError} it is not an object, or has names other than `known`.
  */
 export const optionsObject = <T extends object>(name: string, value: T, known: readonly string[]): T => {
   const given: unknown = value;
@@ -168,20 +170,20 @@ export const choice = <const Choice extends string, Default extends Choice | und
 
 export const signal: Rule<AbortSignal | undefined, AbortSignal> = { kind: "signal", check: signalOption };
 
-/** An option with a check of its own. */
+/** An option with a custom check. */
 export const custom = <Value, Given = Value, Default extends Value | undefined = undefined>(
   check: (name: string, value: Given) => Value,
   usual?: Default,
 ): Rule<Value | Default, Given> => ({ kind: "custom", default: usual, check });
 
-/** An option that is an object of options, which errors name behind its own name: `durable.replicas`. */
+/** An option that is itself an object of options. Errors show the path: `durable.replicas`. */
 export const nested = <Table extends Rules, Default extends Resolved<Table> | undefined = undefined>(
   rules: Table,
   usual?: Default,
 ): Rule<Resolved<Table> | Default, { readonly [Name in keyof Table]?: unknown }> =>
   custom((name, options) => resolve(name, options, rules, undefined, `${name}.`), usual);
 
-/** A text that matches `pattern`, too. `wanted` is the end of its error: "Expected `name` …". */
+/** A text that must also match `pattern`. `wanted` is the end of its error: "Expected `name` …". */
 export const matching = <Value>(rule: Rule<Value, string>, pattern: RegExp, wanted: string): Rule<Value, string> => ({
   ...rule,
   pattern,
@@ -193,7 +195,7 @@ export const matching = <Value>(rule: Rule<Value, string>, pattern: RegExp, want
   },
 });
 
-/** The same, and null, which is kept. */
+/** The same rule, but null is valid and kept. */
 export const nullable = <Value, Given>(rule: Rule<Value, Given>): Rule<Value | null, Given | null> => ({
   ...rule,
   nullable: true,
@@ -209,7 +211,7 @@ interface Facts {
   readonly required: readonly string[];
 }
 
-/** The facts of each table: made once, from the table alone. */
+/** The facts of each table, computed once. */
 const factsOfTables = new WeakMap<Rules, Facts>();
 
 const factsOf = (rules: Rules): Facts => {
@@ -223,8 +225,8 @@ const factsOf = (rules: Rules): Facts => {
 };
 
 /**
- * The settings of a call without options: the values that `own` has, and for other names the defaults of the table. For calls whose
- * defaults are the settings of their object; made once for each object.
+ * The settings of a call without options: the values in `own`, and the table's defaults for all other names. Use it for calls whose
+ * defaults are the settings of their object. Call it once per object.
  */
 export const defaultsOf = <Table extends Rules>(rules: Table, own: object = {}): Resolved<Table> => {
   const { defaults } = factsOf(rules);
@@ -233,14 +235,13 @@ export const defaultsOf = <Table extends Rules>(rules: Table, own: object = {}):
 };
 
 /**
- * The settings that follow from `options`: the given ones, checked by their rules, and `defaults` for all others and for
- * undefined. Each own property is read once, and none is written. Properties of a prototype are ignored. Only given options
- * cost time.
+ * The settings for `options`: the given values, checked by their rules, and `defaults` for all others and for undefined. Each own
+ * property is read once and never written. Prototype properties are ignored. Only given options cost time.
  *
  * @param name The name of the object in errors, as in "Expected `options` to be an object".
- * @param path The text in front of the names of options in errors.
- * @throws {TypeError} it is no object, or has a name that is not in the table: a misspelt option would have no effect.
- * @throws {TypeError | RangeError} an option is not what it should be.
+ * @param path The text before option names in errors.
+ * @throws {TypeError} it is not an object, or has a name that is not in the table: a misspelled option would have no effect.
+ * @throws {TypeError | RangeError} an option is invalid.
  */
 export const resolve = <Table extends Rules, Settings extends Resolved<Table> = Resolved<Table>>(
   name: string,
@@ -267,10 +268,10 @@ export const resolve = <Table extends Rules, Settings extends Resolved<Table> = 
 };
 
 /**
- * Checks the numbers and texts that were read from a key by the rules by which they are written, and returns them. Other names, of a
- * newer version, are ignored.
+ * Checks numbers and texts that were read from a key, with the rules used to write them, and returns them. Unknown names, which a
+ * newer version may write, are ignored.
  *
- * @throws {KitError} `KIT_LAYOUT`: one is not as a rule leaves it.
+ * @throws {KitError} `KIT_LAYOUT`: a value differs from what its rule returns.
  */
 export const stored = <Values extends object>(key: string, values: Values, rules: Rules): Values => {
   try {

@@ -2,14 +2,14 @@ import { atDeadline, type Deadline, onAbort } from "./deadline.js";
 
 type Signal = AbortSignal | undefined;
 
-/** The other ends of a wait: deadline and signals. */
+/** What else can end a wait: a deadline and signals. */
 export interface Limit {
-  /** Undefined: no end. */
+  /** Undefined: no deadline. */
   readonly deadline?: Deadline | undefined;
   readonly signal?: Signal | readonly Signal[];
 }
 
-/** How a promise ends; the first call counts. */
+/** How a promise settles. Only the first call counts. */
 export interface Settle<T> {
   readonly resolve: (value: T) => void;
   readonly reject: (error: unknown) => void;
@@ -18,9 +18,9 @@ export interface Settle<T> {
 type Stop = (() => void) | void;
 
 /**
- * A promise that settles once: by `begin`, at the deadline by `late`, or with the reason of the first signal that aborts. The
- * function that `begin` returns undoes what was begun; it is called before the promise settles. A signal that has already
- * aborted counts too, after `begin`.
+ * A promise that settles once: from `begin`, from `late` at the deadline, or with the reason of the first signal that aborts.
+ * `begin` returns a function that undoes what it started; it is called before the promise settles. If a signal has already aborted,
+ * the promise rejects after `begin` was called.
  */
 export const settled = <T>(
   { deadline, signal }: Limit,
@@ -47,8 +47,8 @@ export const settled = <T>(
   });
 
 /**
- * The result of `work`. At the deadline it rejects with `late()`, or resolves with undefined if that is left out; a later result
- * is dropped. Rejects with the reason of the first signal that aborts.
+ * The result of `work`. At the deadline it rejects with `late()`, or resolves with undefined if you don't pass `late`. A later
+ * result is dropped. Rejects with the reason of the first signal that aborts.
  */
 export function inTime<T>(work: Promise<T>, limit: Limit & { readonly deadline?: undefined }): Promise<T>;
 export function inTime<T>(work: Promise<T>, limit: Limit): Promise<T | undefined>;
@@ -61,13 +61,13 @@ export function inTime<T>(work: Promise<T>, limit: Limit, late?: () => Error): P
   );
 }
 
-/** A stream that fails before it is read would end the process. With this, only its reader gets the error. */
+/** Keeps a stream that fails before it is read from ending the process. Only its reader gets the error. */
 export const holdErrors = (stream: unknown): void => {
   const { on } = (stream ?? {}) as { readonly on?: unknown };
   if (typeof on === "function") on.call(stream, "error", () => undefined);
 };
 
-/** Yields the elements of a source; rejects with a signal's reason when that aborts, also while the source waits. */
+/** Yields the elements of a source. Rejects with a signal's reason when that signal aborts, even while the source waits. */
 export async function* untilAborted<T>(
   source: Iterable<T> | AsyncIterable<T>,
   ...signal: readonly Signal[]

@@ -8,7 +8,7 @@ const registry = Symbol.for("kit.tracing");
 const shared = globalThis as { [registry]?: Names };
 const names: Names = (shared[registry] ??= new Set());
 
-/** diagnostics_channel has no wildcard, so each new name is published here, before its first operation. */
+/** diagnostics_channel has no wildcard, so each new name is published here before its first operation. */
 const announcements = channel("kit:channels");
 const channels = new Map<string, TracingChannel<object, object>>();
 
@@ -22,16 +22,16 @@ const open = (name: string): TracingChannel<object, object> => {
   return made;
 };
 
-/** As {@link traced}, for a caller that adds itself to the stack of an error. */
+/** Like {@link traced}, for a caller that adds its own stack to an error. */
 export const beginTraced = <T>(name: string, context: () => object, operation: () => Promise<T>): Promise<T> => {
   const found = channels.get(name) ?? open(name);
   return found.hasSubscribers ? found.tracePromise(operation, context()) : operation();
 };
 
 /**
- * Runs `operation` inside the diagnostics channel `kit:<name>`, whose `start`, `end`, `asyncStart`, `asyncEnd` and
- * `error` events carry `context()`. That object goes to traces and logs: names and numbers, never contents or tokens.
- * Without a listener it costs one look-up. The stack of an error leads to the caller that awaits the operation.
+ * Runs `operation` inside the diagnostics channel `kit:<name>`. Its `start`, `end`, `asyncStart`, `asyncEnd` and `error` events
+ * carry `context()`. That object goes to traces and logs, so give it names and numbers, never contents or tokens. Without a
+ * listener the cost is one look-up. The stack of an error leads to the caller that awaits the operation.
  */
 export const traced = async <T>(name: string, context: () => object, operation: () => Promise<T>): Promise<T> => {
   try {
@@ -41,21 +41,24 @@ export const traced = async <T>(name: string, context: () => object, operation: 
   }
 };
 
-/** Carries a trace from process to process. `traceKit()` of `@kit/core/otel` offers it. */
+/** Carries a trace from process to process. `traceKit()` of `@kit/core/otel` registers one. */
 export interface TraceCarrier {
-  /** The span in which this is called, as a W3C traceparent; undefined: there is none. */
+  /** The current span, as a W3C traceparent. Undefined if there is none. */
   readonly current: () => string | undefined;
-  /** Runs `work` in a span of this name and with these facts. Its parent is that of another process; undefined: it begins a trace. */
+  /**
+   * Runs `work` in a span with this name and these facts. `parent` is the traceparent of another process; if undefined, the span
+   * starts a new trace.
+   */
   readonly consume: <T>(name: string, facts: object, parent: string | undefined, work: () => T) => T;
 }
 
 const carrier = Symbol.for("kit.traceCarrier");
 const carried = globalThis as { [carrier]?: TraceCarrier | undefined };
 
-/** Undefined: nobody traces this process. */
+/** Undefined if tracing is not set up in this process. */
 export const traceCarrier = (): TraceCarrier | undefined => carried[carrier];
 
-/** Offers a carrier to all packages in this process, in place of a former one. Returns the function that takes it back. */
+/** Registers a carrier for all packages in this process, replacing any earlier one. Returns a function that removes it. */
 export const carryTraces = (offered: TraceCarrier): (() => void) => {
   carried[carrier] = offered;
   return () => {
@@ -64,8 +67,8 @@ export const carryTraces = (offered: TraceCarrier): (() => void) => {
 };
 
 /**
- * Calls `listener` with the name of each traced operation: at once for those that have run, and for each new one before its
- * first run. Returns the function that stops this.
+ * Calls `listener` with the name of each traced operation: immediately for those that have run, and before its first run for each
+ * new one. Returns a function that stops this.
  */
 export const onTraced = (listener: (name: string) => void): (() => void) => {
   const hear = (message: unknown): void => listener((message as { readonly name: string }).name);

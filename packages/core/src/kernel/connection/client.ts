@@ -6,15 +6,14 @@ export type RedisArgument = string | number | Buffer;
 /**
  * The few members of a client that kit uses.
  *
- * Any ioredis 5.4+ or 6 `Redis` or `Cluster` fits, whichever copy of ioredis it comes from: the type is structural, so
- * two installed versions do not clash.
+ * Any ioredis `Redis` or `Cluster` (5.4+ or 6) fits. The type is structural, so several installed copies of ioredis don't conflict.
  */
 export interface RedisLike {
   readonly status: string;
   call(command: string, ...args: RedisArgument[]): Promise<unknown>;
-  /** As `call`, with the texts of the reply as Buffers. ioredis has a method for each command instead, as `getBuffer`. */
+  /** Like `call`, but texts in the reply are Buffers. ioredis has a method for each command instead, such as `getBuffer`. */
   callForBytes?(command: string, ...args: RedisArgument[]): Promise<unknown>;
-  /** Whether kit can open no connection beside it: `duplicate()` throws. */
+  /** True if kit cannot open additional connections: `duplicate()` throws. */
   readonly isConnectionless?: boolean;
   connect(): Promise<void>;
   disconnect(): void;
@@ -23,7 +22,7 @@ export interface RedisLike {
   off(event: string, listener: (...args: unknown[]) => void): unknown;
 }
 
-/** A single-server client with the members that only core uses; ioredis' `Redis` has them all. */
+/** A single-server client with the members that only core uses. ioredis' `Redis` has all of them. */
 export interface NodeClient extends RedisLike {
   readonly options: {
     readonly host?: string;
@@ -41,7 +40,7 @@ export interface NodeClient extends RedisLike {
     reconnectOnError?: ((error: Error) => boolean | 1 | 2) | null;
     enableReadyCheck?: boolean;
   };
-  /** The state of the connection; until that is ready, the state of the one before. */
+  /** The state of the connection. Until the connection is ready, `prevCondition` is the state of the one before. */
   readonly condition?: Condition | null;
   readonly prevCondition?: Condition | null;
   readonly stream?:
@@ -57,7 +56,7 @@ export interface NodeClient extends RedisLike {
         readonly remotePort?: number | undefined;
       }
     | undefined;
-  /** Whether QUIT was sent. The server resets the connection at any later command, and the reply to QUIT is lost then, too. */
+  /** Whether QUIT was sent. The server resets the connection at any later command, and then the reply to QUIT is lost as well. */
   readonly manuallyClosing?: boolean;
   subscribe(channel: string): Promise<unknown>;
 }
@@ -67,7 +66,7 @@ interface Condition {
   select: number;
 }
 
-/** Where a server listens. */
+/** The address at which a server listens. */
 export interface Address {
   readonly host: string;
   readonly port: number;
@@ -80,12 +79,12 @@ interface ClusterClient extends RedisLike {
   nodes(role: "all" | "master"): NodeClient[];
 }
 
-/** Whether the caller's client routes by slot. `ClientContext.isCluster` finds out whether the *server* is a Cluster. */
+/** Whether the caller's client routes by slot. `ClientContext.isCluster` reports whether the *server* is a Cluster. */
 export const isClusterClient = (client: RedisLike): client is ClusterClient =>
   typeof (client as Partial<ClusterClient>).nodes === "function";
 
 /**
- * For what needs a connection of its own beside the client; before anything is begun that would have to be undone.
+ * Call this before starting work that needs a dedicated connection, so that nothing has to be undone.
  *
  * @throws {KitError} `KIT_UNSUPPORTED`: the client has no connections.
  */
@@ -93,15 +92,15 @@ export const assertConnections = (client: RedisLike): void => {
   if ((client as RedisLike | undefined)?.isConnectionless) client.duplicate();
 };
 
-/** The connections behind a client: itself, or one per known node. */
+/** The connections of a client: the client itself, or one per known node. */
 export const connectionsOf = (client: RedisLike): NodeClient[] =>
   isClusterClient(client) ? client.nodes("all") : [client as NodeClient];
 
-/** Sockets of clients that were connected again after a `disconnect()` while they were away. */
+/** Sockets of clients that were connected again after a `disconnect()` while they had no connection. */
 const reopened = new WeakSet<object>();
 
 /**
- * For the event `connect`. ioredis keeps `manuallyClosing` of a `disconnect()` for which it had no connection to close; on a new
+ * Call this at the event `connect`. If ioredis had no connection to close at a `disconnect()`, it keeps `manuallyClosing`. On a new
  * connection QUIT cannot have been sent yet.
  */
 export const noticeReopened = (client: RedisLike): void => {
@@ -110,8 +109,8 @@ export const noticeReopened = (client: RedisLike): void => {
 };
 
 /**
- * Whether a command handed over now goes out at once. A client may call itself ready for a moment after the other side
- * hung up, and would then keep the command for its next connection.
+ * Whether the client sends a command immediately. After the server hangs up, a client may report itself ready for a moment, and
+ * would keep the command for its next connection.
  */
 export const isReady = (client: RedisLike): boolean => {
   const { stream, manuallyClosing } = client as NodeClient;
@@ -120,32 +119,32 @@ export const isReady = (client: RedisLike): boolean => {
 };
 
 /**
- * Whether the client has given up. A Cluster client that ended may have the status `close`, since each of its connections
- * reports once more after the end. It has that status also right after a loss: use its events where they are available.
+ * Whether the client has given up. A Cluster client that ended may have the status `close`, because each of its connections reports
+ * again after the end. It also has that status right after a connection loss, so use its events where they are available.
  */
 export const hasEnded = (client: RedisLike): boolean =>
   client.status === "end" || (client.status === "close" && isClusterClient(client)) || isAbandoned(client);
 
 /**
- * Whether the owner ended an ioredis client by `disconnect()` or `quit()` while it waited for its next try to connect. ioredis cancels
- * that try, stays in its state for ever, and emits no `end`.
+ * Whether the owner called `disconnect()` or `quit()` on an ioredis client that was waiting to reconnect. ioredis cancels the
+ * reconnection, stays in its state forever, and emits no `end`.
  */
 export const isAbandoned = (client: RedisLike): boolean =>
   isClusterClient(client)
     ? client.status === "disconnecting" && client.nodes("all").length === 0
     : client.status === "reconnecting" && (client as NodeClient).manuallyClosing === true;
 
-/** The prefix that the client puts in front of each key. */
+/** The prefix that the client adds to the start of each key. */
 export const keyPrefixOf = (client: RedisLike): string =>
   (client as Partial<ClusterClient | NodeClient>).options?.keyPrefix ?? "";
 
-/** The database of the client's commands, which its owner may change by `select()`; of a Cluster 0. */
+/** The database of the client's commands, which its owner may change with `select()`. Always 0 on a Cluster. */
 export const databaseOf = (client: RedisLike): number => {
   const { prevCondition, condition, options } = client as Partial<NodeClient>;
   return (prevCondition ?? condition)?.select ?? options?.db ?? 0;
 };
 
-/** Moves a client of ours to another database, also on the connections that it makes later. */
+/** Moves a client that kit made to another database, including the connections that it opens later. */
 export const selectDatabase = (client: NodeClient, db: number): void => {
   if (databaseOf(client) === db) return;
   client.options.db = db;
@@ -154,11 +153,11 @@ export const selectDatabase = (client: NodeClient, db: number): void => {
   if (client.condition) client.call("select", db).catch(() => undefined);
 };
 
-/** The node that serves `slot` by the client's map of slots: `host:port`; empty on a single server. */
+/** The node that serves `slot` according to the client's slot map, as `host:port`. Empty on a single server. */
 export const nodeOfSlot = (client: RedisLike, slot: number): string =>
   isClusterClient(client) ? (client.slots[slot]?.[0] ?? "") : "";
 
-/** An address that a Cluster node or a Sentinel gave, as this client reaches it. */
+/** Translates an address from a Cluster node or a Sentinel to the address at which this client reaches it. */
 export const reachable = (client: RedisLike, address: Address): Address => {
   const map = (client as Partial<NodeClient>).options?.natMap;
   const announced = `${address.host}:${String(address.port)}`;
@@ -169,7 +168,7 @@ export const reachable = (client: RedisLike, address: Address): Address => {
   return (found as Address | null | undefined) ?? address;
 };
 
-/** `host:port` (or the socket's path) of a client's server, for messages. Never credentials. */
+/** `host:port` (or the socket path) of a client's server, for messages. Never contains credentials. */
 export const addressOf = (client: RedisLike): string => {
   const [node] = connectionsOf(client);
   if (!node) return "the cluster";
@@ -182,28 +181,31 @@ export const addressOf = (client: RedisLike): string => {
 
 const hostAndPort = ({ host = "127.0.0.1", port = 26_379 }: Partial<Address>): string => `${host}:${String(port)}`;
 
-/** Whether the client gets its master's address from Sentinels. A client for replicas may lead to any of them. */
+/**
+ * Whether the client gets its master's address from Sentinels. A client for replicas may lead to any replica, so it does not count.
+ */
 export const hasSentinels = (client: RedisLike): client is NodeClient => {
   const { sentinels, role } = (client as Partial<NodeClient>).options ?? {};
   return !isClusterClient(client) && !!sentinels?.length && role !== "slave";
 };
 
 /**
- * The address of a connection by its socket, since behind Sentinels the options do not have it. Empty while there is no socket.
+ * The address of a connection, read from its socket, because with Sentinels the options do not have it. Empty if there is no
+ * socket.
  */
 export const peerOf = ({ stream }: NodeClient): string =>
   stream?.remotePort === undefined ? "" : `${stream.remoteAddress ?? ""}:${String(stream.remotePort)}`;
 
-/** Whether a connection of ours leads to a node that the caller's Cluster client has dropped: gone, or replaced. */
+/** Whether a kit connection leads to a node that the caller's Cluster client has dropped or replaced. */
 export const isForsaken = ({ options }: NodeClient, client: RedisLike): boolean =>
   isClusterClient(client) &&
   isReady(client) &&
   !client.nodes("all").some((node) => node.options.host === options.host && node.options.port === options.port);
 
-/** How long a connection of ours may take from its first packet to the end of the handshake. */
+/** How long the handshake of a kit connection may take after its first packet, in milliseconds. */
 export const handshakeMs = 2_000;
 
-/** Settings of every connection of ours. */
+/** The settings of every connection that kit opens. */
 export const ownSettings: {
   readonly connectTimeout: number;
   readonly disconnectTimeout: number;
@@ -218,18 +220,18 @@ export const ownSettings: {
   maxLoadingRetryTime: 500,
   // A socket that is cut already must not keep a closing process alive.
   disconnectTimeout: 100,
-  // A command whose reply is lost is reported at once and never resent by ioredis: a caller with an operation id resends
+  // A command whose reply is lost is reported immediately, and ioredis never resends it: a caller with an operation id resends
   // it.
   maxRetriesPerRequest: 0,
 };
 
-// Settings for the caller's own commands. Ours do not inherit them: the executor ends our commands, and a connection that blocks
-// is silent for long.
+// `commandTimeout` and `socketTimeout` are for the caller's commands. The executor ends kit's commands, and a blocking connection is
+// silent for a long time.
 const duplicateSettings = { ...ownSettings, commandTimeout: undefined, socketTimeout: undefined };
 
 /**
- * The same for a Cluster client. It would wait and send a command to another node without the executor, also after the caller
- * has given up. `followTopology` reads the map of slots again at CLUSTERDOWN.
+ * The same for a Cluster client. Otherwise ioredis would wait and send a command to another node without the executor, even after
+ * the caller has given up. `followTopology` reads the slot map again at CLUSTERDOWN.
  */
 export const ownClusterSettings: {
   readonly retryDelayOnFailover: number;
@@ -237,7 +239,7 @@ export const ownClusterSettings: {
   readonly retryDelayOnTryAgain: number;
 } = { retryDelayOnFailover: 0, retryDelayOnClusterDown: 0, retryDelayOnTryAgain: 20 };
 
-/** A client of our own with the caller's settings. */
+/** A separate client with the caller's settings. */
 export const duplicateClient = (client: RedisLike): RedisLike => {
   const duplicate = client.duplicate.bind(client) as (...overrides: unknown[]) => RedisLike;
   return isClusterClient(client)
@@ -247,11 +249,11 @@ export const duplicateClient = (client: RedisLike): RedisLike => {
 };
 
 /**
- * A plain connection to one server of the caller's client, with the caller's credentials and TLS settings. On a Cluster: to
- * `address` if given, else to any master. It is not connected yet, and never connected twice: the state that the server kept
- * for it would be gone.
+ * A plain connection to one server of the caller's client, with the caller's credentials and TLS settings. On a Cluster it leads to
+ * `address` if given, otherwise to any master. The caller connects it, once: after a reconnection, the state that the server kept
+ * for it would be lost.
  *
- * @throws {KitUnavailableError} the Cluster client knows no master: no node answers.
+ * @throws {KitUnavailableError} the Cluster client has no master in its slot map: no node answers.
  */
 export const duplicateNode = (client: RedisLike, overrides: Record<string, unknown>, address?: Address): NodeClient => {
   const settings = {
@@ -280,16 +282,16 @@ export const duplicateNode = (client: RedisLike, overrides: Record<string, unkno
 };
 
 /**
- * A connection that we made beside the caller's client does not keep the process alive: whatever waits on it also waits on that
- * client. Until its first packet it does, for at most the time that connecting may take.
+ * Lets the process exit while this connection is open. Work that waits on it also waits on the caller's client, which keeps the
+ * process alive. Until its first packet, the connection keeps the process alive for up to the connect timeout.
  */
 export const unrefSocket = (connection: NodeClient): void => {
   connection.on("connect", () => connection.stream?.unref?.());
 };
 
 /**
- * Ends a connection that went silent, so that the next call gets a fresh one. `disconnect()` would wait for the other
- * side to close too, which a half-open link never does.
+ * Ends a silent connection so that the next call gets a new one. `disconnect()` would wait until the other side closes, which never
+ * happens on a half-open link.
  */
 export const destroySocket = (connection: NodeClient): void => {
   connection.stream?.destroy();

@@ -5,12 +5,12 @@ import { inTime } from "../base/settle.js";
 import { KitClosedError } from "../base/errors.js";
 import { backoffMs } from "../base/retry.js";
 
-/** Reconnection of owned clients: quick at first, spread out, never slower than 2 s. */
+/** The wait before a kit client reconnects: short at first, randomized, up to 2 s. */
 export const reconnectMs = (attempt: number): number => Math.max(20, backoffMs(attempt + 1, 50, 2_000));
 
 /**
- * Destroys a socket that was connected but never became ready: the server, or the network, went silent in the handshake, and no
- * limit of ioredis covers that. Returns a function that ends the watch.
+ * Destroys a socket that connects but does not become ready. The server or the network went silent during the handshake, and
+ * ioredis has no limit for that. Returns a function that stops this.
  */
 export const watchHandshake = (connection: NodeClient): (() => void) => {
   let timer: NodeJS.Timeout | undefined;
@@ -32,15 +32,17 @@ export const watchHandshake = (connection: NodeClient): (() => void) => {
 };
 
 /**
- * An idle subscriber has no command in flight, so a dead connection would go unnoticed. It is pinged, and has this long to
- * reply.
+ * An idle subscriber has no command in flight, so a dead connection would go unnoticed. kit pings it, and it has this many
+ * milliseconds to reply.
  */
 const answerMs = 2_000;
 
-/** How often it is checked; a connection that received nothing since the last check is pinged: an idle one every 10 s. */
+/**
+ * How often a connection is checked. If it received nothing since the last check, it is pinged: an idle one every 10 s.
+ */
 const lookEveryMs = 5_000;
 
-/** Ends a connection that is silent while idle: a firewall or a NAT has forgotten it, or its server is gone. */
+/** Ends a connection that stays silent while idle: a firewall or NAT has dropped it, or its server has failed. */
 const keepAlive = (connection: NodeClient): void => {
   let heard: number | undefined;
   const timer = setInterval(() => {
@@ -52,7 +54,7 @@ const keepAlive = (connection: NodeClient): void => {
   connection.on("close", () => clearInterval(timer));
 };
 
-/** Resolves when `reply` settles, either way. After `ms` without that, `onSilence` is called. */
+/** Resolves when `reply` settles, either way. If `ms` pass first, calls `onSilence` and resolves. */
 export const answered = async (
   reply: Promise<unknown>,
   onSilence: () => void,
@@ -63,17 +65,17 @@ export const answered = async (
 
 /** Events of a dedicated connection. */
 export interface DedicatedConnectionEvents {
-  /** Connected, perhaps again: the state that the server kept for the old connection is gone. */
+  /** The connection is ready, perhaps again. The state that the server kept for an earlier connection is lost. */
   readonly ready: (client: NodeClient) => void;
-  /** The connection is lost; it is being replaced. */
+  /** The connection is lost and is being replaced. */
   readonly down: () => void;
 }
 
 /**
- * A connection that only listens, beside the caller's client. While it is idle it is pinged.
+ * A connection that only listens, separate from the caller's client. It is pinged while idle.
  *
- * It is opened on demand and kept. When it ends, except by `close()` or `suspend()`, another is made with back-off: on a
- * Cluster perhaps to another node, since `make` chooses again. It never keeps a process alive.
+ * It is opened on demand and kept open. If it ends without `close()` or `suspend()`, kit opens another with backoff. On a Cluster
+ * that may lead to another node, because `make` chooses again. It never keeps a process alive.
  */
 export class DedicatedConnection {
   readonly #make: () => NodeClient;
@@ -88,36 +90,36 @@ export class DedicatedConnection {
     this.#events = events;
   }
 
-  /** The live connection; undefined while there is none. */
+  /** The live connection, or undefined if there is none. */
   get client(): NodeClient | undefined {
     return this.#client?.status === "ready" ? this.#client : undefined;
   }
 
-  /** Starts connecting, if it has not. */
+  /** Starts connecting, unless it is already connecting or connected. */
   open(): void {
     if (this.#closed) throw new KitClosedError("The connection");
     if (!this.#client && !this.#timer) detached(() => this.#connect());
   }
 
-  /** The connection serves its purpose: the next failure counts as the first. */
+  /** Call this when the connection does its work. It resets the backoff. */
   proven(): void {
     this.#attempt = 0;
   }
 
-  /** Ends the back-off and connects now: the server may be back. */
+  /** Ends the backoff and connects now, because the server may be back. */
   hurry(): void {
     if (!this.#timer) return;
     clearTimeout(this.#timer);
     detached(() => this.#connect());
   }
 
-  /** Ends it for good. */
+  /** Ends the connection for good. */
   close(): void {
     this.#closed = true;
     this.suspend();
   }
 
-  /** Ends it until the next `open()`. */
+  /** Ends the connection until the next `open()`. */
   suspend(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;

@@ -1,13 +1,13 @@
 import type { RedisLike } from "./client.js";
 
-/** The listeners for one event of a client, and the one listener of the client that calls them. */
+/** The listeners for one event of a client, and the shared listener that calls them. */
 type Shared = readonly [listeners: Set<() => void>, notify: () => void];
 
 const shared = new WeakMap<RedisLike, Map<string, Shared>>();
 
 /**
- * Calls `listener`, a function of its own for each call, at an event of a client. However many are registered, the client has one listener
- * of ours, since eleven would print a warning. Returns a function that removes it.
+ * Calls `listener` at an event of a client. Pass a different function in each call. All of them share one listener on the client,
+ * because eleven would print a warning. Returns a function that removes it.
  */
 export const listenTo = (client: RedisLike, event: string, listener: () => void): (() => void) => {
   const byEvent = shared.get(client) ?? new Map<string, Shared>();

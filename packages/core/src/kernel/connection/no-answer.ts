@@ -3,8 +3,11 @@ import { addressOf, type RedisLike } from "./client.js";
 import { endOf } from "./supervision.js";
 
 /**
- * The error of a call when no server has answered by its deadline, or will not since the client is over. `undone`: a sentence
- * that says what was not done. `reason`: more about a missing answer, as ` (ECONNREFUSED)`. `end`: see `endOf()`.
+ * The error for a call when no server has answered by its deadline, or the client has ended.
+ *
+ * - `undone`: a sentence about what was not done.
+ * - `reason`: details about the missing answer, such as ` (ECONNREFUSED)`.
+ * - `end`: see `endOf()`.
  */
 export const noAnswer = (
   client: RedisLike,

@@ -1,34 +1,41 @@
 import { isReplyError } from "../base/errors.js";
 import type { RedisLike } from "./client.js";
 
-/** A command of ioredis: the members that write and end it, the same in all versions. */
+/** A command of ioredis, with the members that write and end it. They are the same in all versions. */
 interface Command {
   reject(error: unknown): void;
   toWritable(stream: unknown): string | Buffer;
 }
 
-/** ioredis. Other clients do not have this method, and never send a command again. */
+/** ioredis. Other clients don't have this method, and never send a command again. */
 interface Sender extends RedisLike {
   sendCommand(command: Command, ...others: unknown[]): Promise<unknown>;
 }
 
-/** A command under way that is never sent again. */
+/** A command in flight that is never sent again. */
 interface Sent {
   readonly replying: Promise<unknown>;
-  /** Its connection is lost, and its reply with it: rejects now instead of when the client is connected again. */
+  /**
+   * Call this when the connection is lost, and the reply with it. The command then rejects immediately instead of after a
+   * reconnection.
+   */
   readonly lose: () => void;
 }
 
 const ping = "*1\r\n$4\r\nPING\r\n";
 
 /**
- * Sends commands that ioredis does not send again after their reply was lost. A single-server client repeats such commands on its
- * next connection (`autoResendUnfulfilledCommands`), a Cluster client on another node, and no option leaves out one command. So
- * what is written the second time is a PING, whose reply nobody gets. A command that the server refused goes out again as it is.
+ * Sends commands that ioredis must not send again after their reply was lost. By default a single-server client repeats such
+ * commands on its next connection (`autoResendUnfulfilledCommands`), and a Cluster client repeats them on another node. No option
+ * exempts a single command. So the second write of a command sends a PING, whose reply is dropped. A command that the server
+ * refused is sent again unchanged.
  */
 export class SendingOnce {
   readonly #client: Sender;
-  /** The client itself is not changed. Each call through this object hands its command to `#guarded`, also with automatic pipelining. */
+  /**
+   * A view of the client; the client itself is unchanged. Each call through this object passes its command to `#guarded`, even with
+   * automatic pipelining.
+   */
   readonly #view: RedisLike;
   #lose: () => void = () => undefined;
 
@@ -41,12 +48,12 @@ export class SendingOnce {
     }) as RedisLike;
   }
 
-  /** Undefined: the client is not ioredis. */
+  /** Undefined if the client is not ioredis. */
   static on(client: RedisLike): SendingOnce | undefined {
     return "sendCommand" in client ? new SendingOnce(client as Sender) : undefined;
   }
 
-  /** `send` calls the command's method of the client that it gets. */
+  /** Pass a function that calls the command's method on the client it receives. */
   send(send: (client: RedisLike) => Promise<unknown>): Sent {
     const replying = send(this.#view);
     return { replying, lose: this.#lose };

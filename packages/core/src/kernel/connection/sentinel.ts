@@ -5,15 +5,16 @@ import { DedicatedConnection } from "./dedicated.js";
 
 const channel = "+switch-master";
 
-/** Sentinels demote a former master within some ten seconds; until then it accepts writes that will be lost. */
+/** Sentinels demote a former master within about ten seconds. Until then it accepts writes that will be lost. */
 const distrustMs = 15_000;
 
 /**
- * Listens to the Sentinels of a client of ours, and ends its connection when they have another master. An idle client, or one
- * whose master was stopped and continued, would otherwise stay and write to the old master. Returns a function that ends this.
+ * Listens to the Sentinels of a kit client, and ends its connection when they report another master. Without this, an idle client,
+ * or one whose master was stopped and continued, would stay connected and write to the old master. Returns a function that stops
+ * this.
  *
- * The `failoverDetector` of ioredis does the same, but it prints when a Sentinel is unreachable, does not reconnect to a lost
- * one, and ends the client for good when the message arrives during a reconnection.
+ * The `failoverDetector` of ioredis does the same, but it prints when a Sentinel is unreachable and does not reconnect to it. It
+ * also ends the client for good when the message arrives during a reconnection.
  */
 export const watchSentinels = (client: NodeClient): (() => void) => {
   const { sentinels, name, sentinelUsername, sentinelPassword, sentinelTLS } = client.options;

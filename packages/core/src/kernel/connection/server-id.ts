@@ -1,15 +1,15 @@
 import { destroySocket, isClusterClient, isForsaken, isReady, type NodeClient, type RedisLike } from "./client.js";
 import { isOwned } from "./supervision.js";
 
-/** Cached by socket, since a client that connects again may reach another server. */
+/** Cached per socket, because a client that connects again may reach another server. */
 const known = new WeakMap<object, Promise<string>>();
 
-/** The fields of INFO server; empty where the user may not run INFO, or the connection ends first. */
+/** The fields of INFO. Empty if the user may not run INFO, or the connection ends first. */
 const infoOf = (connection: NodeClient): Promise<string> => connection.call("INFO").then(String, () => "");
 
 const isReplica = (info: string): boolean => info.includes("role:slave");
 
-/** As the server was when this connection first asked. */
+/** The server's INFO when this connection first asked. */
 const firstInfoOf = (connection: NodeClient): Promise<string> => {
   const { stream } = connection;
   if (!stream) return Promise.resolve("");
@@ -18,18 +18,18 @@ const firstInfoOf = (connection: NodeClient): Promise<string> => {
   return info;
 };
 
-/** The run id of a server; empty where INFO does not have it. */
+/** The run id of a server. Empty if INFO does not have it. */
 const runIdIn = (info: string): string => /^run_id:(\w+)/m.exec(info)?.[1] ?? "";
 
 /**
- * Whether a connection of ours leads to another server than the commands of the client. An address may lead to another server
- * than a moment ago (DNS, a virtual IP, a proxy, Sentinels that disagree), while older connections stay with the former one.
- * That one, as a replica, still serves reads and delivers messages.
+ * Whether a kit connection leads to another server than the client's commands. An address may lead to a new server (DNS, a virtual
+ * IP, a proxy, Sentinels that disagree), while older connections stay with the previous server. If the previous server is now a
+ * replica, it still serves reads and delivers messages.
  *
- * `isOlder`: the client has connected since. That decides where the run ids are unknown.
+ * `isOlder`: the client has connected since. This decides if the run ids are unknown.
  *
- * False while one of them is not ready: this is called again when it is. On a Cluster, whose nodes redirect: whether the client
- * has dropped its node.
+ * Returns false while the client or the connection is not ready; callers ask again when both are. On a Cluster, where nodes
+ * redirect commands, returns whether the client has dropped the connection's node.
  */
 export const leadsElsewhere = async (connection: NodeClient, client: RedisLike, isOlder: boolean): Promise<boolean> => {
   if (isClusterClient(client)) return isForsaken(connection, client);
@@ -48,8 +48,8 @@ export const leadsElsewhere = async (connection: NodeClient, client: RedisLike, 
 };
 
 /**
- * Whether the client stayed with the former server. A connection made later shows where the address leads now, while a former
- * master, as a replica, still serves a client that only reads. A client of ours is connected anew.
+ * Whether the client stayed with the previous server. A new connection shows where the address leads now, while a former master
+ * that is now a replica still serves a client that only reads. A client that kit made is reconnected.
  */
 const isLeft = async (client: NodeClient): Promise<boolean> => {
   const { stream } = client;

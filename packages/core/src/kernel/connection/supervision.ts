@@ -15,30 +15,30 @@ import { listenTo } from "./listeners.js";
 import { watchSentinels } from "./sentinel.js";
 import { followTopology } from "./topology.js";
 
-/** The method by which ioredis ends a client; both majors, and their Cluster clients, have it. */
+/** The methods with which ioredis ends a client. Both majors, and their Cluster clients, have them. */
 interface Endable extends RedisLike {
   setStatus(status: "end"): void;
   flushQueue(error: Error): void;
 }
 
-/** The clients that we made, each with whether it is open. */
+/** The clients that kit made. The value is true while the client is open. */
 const made = new WeakMap<RedisLike, boolean>();
 
-/** Whether we made this client and have not closed it: then we may kill its silent sockets and connect it again. */
+/** Whether kit made this client and has not closed it. kit may then destroy its silent sockets and reconnect it. */
 export const isOwned = (client: RedisLike): boolean => made.get(client) === true;
 
-/** How a client ended that takes no command any more, for messages; empty: it has not. */
+/** How a client ended that accepts no more commands, for messages. Empty if it has not ended. */
 export const endOf = (client: RedisLike): string => {
   if (made.get(client) === false) return "was closed";
   return (client.status === "end" || isAbandoned(client)) && !isOwned(client) ? "has ended" : "";
 };
 
-/** How often a client that lost its connection is looked at: its owner may end it without an event. */
+/** How often kit checks a client that lost its connection, in milliseconds. Its owner may end it without an event. */
 const lookEveryMs = 250;
 /** States in which no event is missing. */
 const known = /^(ready|wait|end)$/;
 
-/** Calls `listener` when a client has ended, also where ioredis emits nothing. Returns a function that removes it. */
+/** Calls `listener` when a client has ended, even if ioredis emits no event. Returns a function that removes it. */
 export const listenToEnd = (client: RedisLike, listener: () => void): (() => void) => {
   let timer: NodeJS.Timeout | undefined;
   const stop = (): void => {
@@ -65,13 +65,12 @@ export const onEnded = (client: RedisLike, listener: () => void): (() => void) =
     if (!isOwned(client)) listener();
   });
 
-/** The server that refuses writes may be the only one, so a client connects anew no more often than this. */
+/** The minimum time between two reconnections, in milliseconds: the server that refuses writes may be the only one. */
 const reconnectEveryMs = 500;
 
 /**
- * Makes a client of ours connect anew when its server refuses a write as a replica, to find the new master. The old connection
- * is half-closed first, so that commands under way still receive their refusals. A caller's own `reconnectOnError` replaces
- * this.
+ * Makes a kit client reconnect when its server rejects a write because it is a replica, to find the new master. The old connection
+ * is half-closed first, so that commands in flight still receive their refusals. A caller's own `reconnectOnError` replaces this.
  */
 const leaveReplicas = ({ options }: NodeClient): void => {
   if (options.reconnectOnError) return;
@@ -85,8 +84,8 @@ const leaveReplicas = ({ options }: NodeClient): void => {
 };
 
 /**
- * Supervises a client: if it ends, but not by `close()`, it is connected again with back-off. ioredis gives up for good in some
- * failovers, and when its retry strategy says so. Returns a function that ends the client.
+ * Supervises a client: if it ends without `close()`, kit reconnects it with backoff. ioredis gives up for good in some failovers,
+ * and when its retry strategy does not return a number. Returns a function that ends the client.
  */
 export const superviseClient = (client: RedisLike): (() => void) => {
   made.set(client, true);

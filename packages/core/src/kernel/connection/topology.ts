@@ -1,19 +1,19 @@
 import { replyOf } from "../base/errors.js";
 import { isClusterClient, type NodeClient, type RedisLike } from "./client.js";
 
-/** Members of the Cluster client of ioredis that its types leave out; both majors have them. */
+/** Members of ioredis' Cluster client that its types leave out. Both majors have them. */
 interface Routing extends RedisLike {
   refreshSlotsCache?(): void;
   handleError?(error: Error, redirections: unknown, handlers: { defaults(): void }): void;
   readonly connectionPool?: { reset(nodes: readonly unknown[]): void };
 }
 
-/** A Cluster that is down refuses every command. The map of slots is then read no more often than this. */
+/** The minimum time between two reads of the slot map, in milliseconds. A Cluster that is down refuses every command. */
 const refreshEveryMs = 250;
 
 const refreshedAt = new WeakMap<RedisLike, number>();
 
-/** Makes a Cluster client read the map of slots again. */
+/** Makes a Cluster client read the slot map again. */
 export const refreshSlots = (client: RedisLike): void => {
   const now = performance.now();
   if (!isClusterClient(client) || now - (refreshedAt.get(client) ?? -Infinity) < refreshEveryMs) return;
@@ -22,9 +22,9 @@ export const refreshSlots = (client: RedisLike): void => {
 };
 
 /**
- * Makes a Cluster client of ours read the map of slots when a node refuses with CLUSTERDOWN, as a node does that lost its slots
- * and was reset. ioredis does so only with `retryDelayOnClusterDown`, which would also send the command again without the
- * executor. At TRYAGAIN it would do that sixteen times, and the executor would not see the reason of the wait.
+ * Makes a kit Cluster client read the slot map when a node refuses with CLUSTERDOWN. A node that lost its slots and was reset does
+ * that. ioredis reads the map only with `retryDelayOnClusterDown`, which would also resend the command without the executor. At
+ * TRYAGAIN ioredis would resend it sixteen times, and the executor would not see the reason for the wait.
  */
 export const followTopology = (client: RedisLike): void => {
   const routing = client as Routing;
@@ -53,8 +53,8 @@ interface Asking extends NodeClient {
 const guarded = new WeakSet<object>();
 
 /**
- * ioredis sends ASKING before a redirected command and drops its promise. If the node is lost then, the unhandled rejection
- * would end the process.
+ * Guards against a bug in ioredis: it sends ASKING before a redirected command and drops the promise. If the node is lost at that
+ * moment, the unhandled rejection would end the process.
  */
 export const guardNode = (node: unknown): void => {
   const connection = node as Asking;

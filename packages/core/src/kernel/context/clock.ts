@@ -1,9 +1,9 @@
-/** Quartz drifts by 0.01 %; a hundred times that covers a slewed clock and a busy host. */
+/** Quartz drifts by 0.01 %. A hundred times as much covers a slewed clock and a busy host. */
 const drift = 0.01;
-/** Milliseconds are what both sides count in, so each end may be off by one. */
+/** Both sides count in milliseconds, so each end may be off by one. */
 const roundingMs = 2;
 
-/** The least time that a span of server time lasts on our own clock; a span into the past is negative. */
+/** The shortest time that a span of server time can last on the local clock. A span into the past is negative. */
 export const lowerBoundMs = (spanMs: number): number => spanMs * (spanMs < 0 ? 1 + drift : 1 - drift) - roundingMs;
 
 interface Sample {
@@ -13,17 +13,17 @@ interface Sample {
 }
 
 /**
- * Lower bounds of a server's instants on our own monotonic clock.
+ * Lower bounds of a server's instants on the local monotonic clock.
  *
- * A reply that carries the server's time S, to a command sent at local t0, proves that the server's clock showed S no earlier
- * than t0. So a server instant E comes no earlier than t0 + (E − S), less drift. This assumes nothing about one-way delays or
- * our wall clock.
+ * A reply with the server's time S, to a command sent at local t0, proves that the server's clock showed S no earlier than t0. So a
+ * server instant E comes no earlier than t0 + (E − S), minus drift. This assumes nothing about one-way delays or the local wall
+ * clock.
  */
 export class ServerClock {
   #best: Sample | undefined;
   #last: Sample | undefined;
 
-  /** Adds a sample: `sentAt` is `performance.now()` just before the command was sent. */
+  /** Adds a sample. `sentAt` is `performance.now()` just before the command was sent. */
   observe(sentAt: number, serverMs: number, receivedAt: number = performance.now()): void {
     this.#last = { sentAt, receivedAt, serverMs };
     const best = this.#best && this.#boundBy(this.#best, serverMs);
@@ -32,23 +32,23 @@ export class ServerClock {
     if (best === undefined || best > receivedAt || best <= this.#boundBy(this.#last, serverMs)) this.#best = this.#last;
   }
 
-  /** The earliest local instant (monotonic) at which the server's clock can show `serverMs`; undefined before a reply. */
+  /** The earliest local instant (monotonic) at which the server's clock can show `serverMs`. Undefined before the first reply. */
   earliest(serverMs: number): number | undefined {
     if (!this.#best || !this.#last) return undefined;
     return Math.max(this.#boundBy(this.#best, serverMs), this.#boundBy(this.#last, serverMs));
   }
 
-  /** The server's clock at a local instant, within the error of one round trip; undefined before a reply. */
+  /** The server's clock at a local instant, within the error of one round trip. Undefined before the first reply. */
   serverMsAt(localAt: number): number | undefined {
     return this.#last && Math.ceil(this.#last.serverMs + (localAt - this.#last.sentAt));
   }
 
-  /** The least that the server's clock can show at a local instant; undefined before a reply. */
+  /** The minimum that the server's clock can show at a local instant. Undefined before the first reply. */
   leastMsAt(localAt: number): number | undefined {
     return this.#last && Math.floor(this.#last.serverMs + lowerBoundMs(localAt - this.#last.receivedAt));
   }
 
-  /** Drops all samples: the next connection may lead to another server. */
+  /** Drops all samples, because the next connection may lead to another server. */
   reset(): void {
     this.#best = undefined;
     this.#last = undefined;

@@ -29,8 +29,8 @@ import { ExclusivePool } from "../execution/pool.js";
 const contexts = new WeakMap<RedisLike, Map<string, ClientContext>>();
 
 /**
- * The state that core keeps for one client object and prefix, shared by all packages that work on it: the executor for commands, the
- * server's clock, the inbox, the connections for WATCH. Made by `attach()`, gone with the last `detach()`.
+ * The state that core keeps for one client object and prefix: the command executor, the server's clock, the inbox, and the
+ * connections for WATCH. All packages that work on the client share it. `attach()` creates it, and the last `detach()` ends it.
  */
 export class ClientContext {
   readonly client: RedisLike;
@@ -73,13 +73,13 @@ export class ClientContext {
     return this;
   }
 
-  /** Makes the last `detach()` call `undo`; calls it at once if that is over. */
+  /** Makes the last `detach()` call `undo`. If that has already happened, calls `undo` immediately. */
   onDetached(undo: () => unknown): void {
     if (this.#holders < 1) undo();
     else this.#undo.push(undo);
   }
 
-  /** Ends the use by one package. The last `detach()` closes our connections, never the caller's client. */
+  /** Ends the use by one package. The last `detach()` closes kit's connections, never the caller's client. */
   detach(): void {
     if (--this.#holders !== 0) return;
     this.inbox.close();
@@ -88,9 +88,9 @@ export class ClientContext {
   }
 
   /**
-   * Connections of our own for one purpose, opened on demand, each checked out by one borrower at a time. The bound is for this
-   * client and prefix: another prefix has as many. A detached context has none. `isCallers`: the commands are the caller's, so
-   * replies have the form of the client's.
+   * Dedicated connections for one purpose, opened on demand, each checked out by one borrower at a time. The limit is per client
+   * and prefix. A detached context has no connections. `isCallers`: the commands are the caller's, so replies have the same form as
+   * the client's replies.
    *
    * @throws {KitError} `KIT_UNSUPPORTED`: the client has no connections.
    */
@@ -103,8 +103,9 @@ export class ClientContext {
   }
 
   /**
-   * Whether the server is a Cluster, by INFO and not by the client's class. Each caller asks with its own deadline until it is
-   * known. Where INFO is forbidden the result is true, since a Cluster permits less; it stays so when the right is granted later.
+   * Whether the server is a Cluster, according to INFO and not to the client's class. Each caller asks with its own deadline until
+   * the answer is known. If INFO is forbidden, the result is true, because a Cluster permits less. It stays true if the permission
+   * is granted later.
    */
   async isCluster(deadlineMs: number): Promise<boolean> {
     const what = "INFO cluster";
@@ -118,7 +119,7 @@ export class ClientContext {
     return this.#isCluster;
   }
 
-  /** The clock of the node that serves `key`. Call it anew each time, since slots move. */
+  /** The clock of the node that serves `key`. Call this each time you need the clock, because slots move. */
   clockOf(key: string): ServerClock {
     const { client } = this;
     const node = isClusterClient(client) ? nodeOfSlot(client, slotOf(keyPrefixOf(client) + key)) : "";
@@ -132,13 +133,13 @@ export class ClientContext {
     return this.#isCluster === false ? "" : String(slotOf(key));
   }
 
-  /** The owner ended the client: our connections beside it end, too, until the client is connected again. */
+  /** The owner ended the client. This ends kit's other connections as well, until the client is connected again. */
   #suspend(): void {
     this.inbox.suspend();
     for (const pool of this.#pools.values()) pool.suspend();
   }
 
-  /** Only a refusal by the server counts: while it is unreachable, publishing counts as permitted. */
+  /** Only a refusal by the server counts. While the server is unreachable, publishing counts as permitted. */
   async #mayPublish(channel: string): Promise<boolean> {
     const may = (command: string, ...args: string[]): Promise<boolean> =>
       this.executor.run(command, args, reading(command, Deadline.in(2_000))).then(
@@ -153,7 +154,7 @@ export class ClientContext {
 /**
  * Attaches a package to `redis`. Each `attach()` needs a `detach()`.
  *
- * @throws {TypeError | RangeError} an option or the client is not what it should be.
+ * @throws {TypeError | RangeError} an option or the client is invalid.
  */
 export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientContext => {
   assertClient("redis", redis);
@@ -184,7 +185,10 @@ export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientCon
   return context;
 };
 
-/** Runs one operation on an attached context, or on a client without one, and leaves no listener on that client. */
+/**
+ * Runs one operation on an attached context. With a client instead, attaches it for the operation only, and leaves no listener on
+ * it.
+ */
 export const withContext = async <T>(
   redis: RedisLike | ClientContext,
   operation: (context: ClientContext) => Promise<T>,

@@ -1,30 +1,30 @@
 import { detachedTimeout } from "../base/async-context.js";
 import type { ClientContext } from "./context.js";
 
-/** A right that ends at an instant of our monotonic clock unless it is renewed before. */
+/** A right that ends at an instant of the local monotonic clock, unless it is renewed before. */
 export interface ScheduledLease {
-  /** Leases of one group are renewed in one script: all leases on a single server, those of one slot on a Cluster. */
+  /** Leases of one group are renewed in one script: all leases on a single server, or all leases of one slot on a Cluster. */
   readonly group: string;
-  /** When to renew (monotonic ms); Infinity: not at all, or a renewal is under way. */
+  /** When to renew (monotonic ms). Infinity: not at all, or a renewal is in progress. */
   renewAt: number;
   /** When it may have ended (monotonic ms). */
   deadlineAt: number;
-  /** Whether it is not renewed any more. Then it is looked up on the server whenever all leases are renewed at once. */
+  /** Whether it is no longer renewed. It is then looked up on the server whenever all leases are renewed together. */
   readonly isUnattended?: boolean;
-  /** For the scheduler: its index in the heap; -1: it is not in it. */
+  /** For the scheduler: its index in the heap, or -1 if it is not in the heap. */
   heapIndex: number;
   /** How long before `renewAt` it may be renewed along with others, in milliseconds. */
   readonly renewSlackMs: number;
   /** Renews several leases of one group. Their `renewAt` is Infinity until their renewer sets it again. */
   renewAll(leases: readonly this[]): void;
-  /** The deadline passed without a renewal. */
+  /** Called when the deadline has passed without a renewal. */
   lapse(): void;
 }
 
 const maxBatch = 100;
 /** While a lease is scheduled, both clocks are compared this often, to notice that the machine slept. */
 const maxSleepMs = 1_000;
-/** The difference between the clocks changes by this much only when the machine slept, or somebody set the time. */
+/** The difference between the clocks changes by this much only if the machine slept, or somebody set the time. */
 const maxDivergenceMs = 1_000;
 
 const wallLead = (): number => performance.timeOrigin + performance.now() - wallNow();
@@ -51,7 +51,7 @@ export class ExpiryScheduler {
     this.#arm();
   }
 
-  /** Call it after `renewAt` or `deadlineAt` changed. */
+  /** Call this after `renewAt` or `deadlineAt` has changed. */
   changed(lease: ScheduledLease): void {
     if (lease.heapIndex < 0) return;
     this.#rise(lease);
@@ -73,7 +73,7 @@ export class ExpiryScheduler {
     // The timer stays when no lease is left: it does not keep the process alive, and the next lease uses it again.
   }
 
-  /** Renews all leases now, after the clocks or the server changed. */
+  /** Renews all leases now. Call this after the clocks or the server changed. */
   renewNow(): void {
     const now = performance.now();
     for (const lease of [...this.#heap])
@@ -169,7 +169,7 @@ const at = ({ renewAt, deadlineAt }: ScheduledLease): number => Math.min(renewAt
 
 const schedulers = new WeakMap<ClientContext, ExpiryScheduler>();
 
-/** The scheduler for all leases that live on one client under one prefix. All are renewed on a new connection. */
+/** The scheduler for all leases on one client under one prefix. All of them are renewed on a new connection. */
 export const expiryOf = (context: ClientContext): ExpiryScheduler => {
   const known = schedulers.get(context);
   if (known) return known;

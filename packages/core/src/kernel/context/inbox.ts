@@ -9,26 +9,29 @@ import { watchNode } from "../execution/node-watch.js";
 import { backoffMs } from "../base/retry.js";
 import { newToken } from "../base/token.js";
 
-/** Whether messages of a channel arrive now. Where subscribing is `forbidden`, listeners have to poll. */
+/** Whether messages of a channel arrive now. If subscribing is `forbidden`, listeners have to poll. */
 type ChannelState = "open" | "down" | "forbidden";
 
 /** Callbacks of a channel's listener. */
 export interface ChannelListener {
-  /** A message arrived. It is a hint: others may have been lost. */
+  /** A message arrived. It is a hint: other messages may have been lost. */
   readonly message: (text: string) => void;
-  /** Called at each change, and whenever messages may have been lost: another `open` means that the state must be read again. */
+  /** Called at each change, and whenever messages may have been lost. If you get another `open`, read the state again. */
   readonly state: (state: ChannelState) => void;
 }
 
-/** Waiters poll if the connection takes longer. */
+/** Waiters poll if the connection takes longer than this, in milliseconds. */
 const openingMs = 5_000;
 
-/** A connection that received something within this time counts as alive. */
+/** A connection that received something within this time, in milliseconds, counts as alive. */
 const aliveMs = 1_000;
-/** How long a checked connection has to reply, in milliseconds, while a waiter depends on it. */
+/** How long a checked connection has to reply while a waiter depends on it, in milliseconds. */
 const answerMs = 1_000;
 
-/** The longest pauses between two tries to subscribe where that is forbidden: from a second at first to half a minute on average. */
+/**
+ * The limits of the pauses between two tries to subscribe if that is forbidden, in milliseconds. The first pause is up to a second;
+ * later ones are half a minute on average.
+ */
 const firstRetryMs = 1_000;
 const longestRetryMs = 60_000;
 
@@ -37,17 +40,17 @@ interface Channel {
   state: ChannelState;
 }
 
-/** ioredis has it; core needs it only here. */
+/** ioredis has this method; core needs it only here. */
 interface Subscriber extends NodeClient {
   unsubscribe(channel: string): Promise<unknown>;
 }
 
 /**
- * The channel of one client object, subscribed once and kept, and on the same connection the channels that packages share with
- * others (`listen`).
+ * The channel of one client object, subscribed once and kept. The same connection carries the channels that packages share with
+ * other clients (`listen`).
  *
- * Messages of the own channel are `id TAB payload`; a listener registers its id. A push is a hint: it can be lost with the
- * connection, and then `onResubscribed` makes every waiter read the state instead.
+ * Messages on the client's own channel are `id TAB payload`; a listener registers its id. A push is a hint: it can be lost with the
+ * connection. `onResubscribed` then makes every waiter read the state instead.
  */
 export class Inbox {
   /** The channel that scripts publish to. */
@@ -71,7 +74,7 @@ export class Inbox {
   /** The instant since which it is not open (monotonic). */
   #downAt = -Infinity;
 
-  /** `mayPublish` says whether scripts of this user may publish to a channel, and count its subscribers. */
+  /** `mayPublish` returns whether this user's scripts may publish to a channel, and count its subscribers. */
   constructor(client: RedisLike, prefix: string, mayPublish: (channel: string) => Promise<boolean>) {
     this.#client = client;
     this.#mayPublish = mayPublish;
@@ -89,7 +92,7 @@ export class Inbox {
     });
   }
 
-  /** The state for people; undefined while no package has needed it. */
+  /** The state for people. Undefined until a package has needed the inbox. */
   get state(): "open" | "forbidden" | "down" | undefined {
     return this.#state === "closed" ? undefined : this.#state === "opening" ? "down" : this.#state;
   }
@@ -105,12 +108,12 @@ export class Inbox {
     return this.#state === "opening" && performance.now() - this.#downAt < openingMs;
   }
 
-  /** Whether the ACL user may not subscribe or publish, or the client has no connections: then waiters have to poll. */
+  /** Whether the ACL user may not subscribe or publish, or the client has no connections. Waiters then have to poll. */
   get isForbidden(): boolean {
     return this.#state === "forbidden";
   }
 
-  /** Begins to subscribe, unless it has. */
+  /** Starts to subscribe, unless it already has. */
   start(): void {
     if (this.#client.isConnectionless) {
       this.#state = "forbidden";
@@ -123,7 +126,9 @@ export class Inbox {
     this.#dedicated.open();
   }
 
-  /** Resolves once it is subscribed, or forbidden; with false at the deadline. It goes on trying in the background. */
+  /**
+   * Resolves once the inbox is subscribed or forbidden, or with false at the deadline. The inbox keeps trying in the background.
+   */
   async open(deadline: Deadline, signal?: AbortSignal): Promise<boolean> {
     if (!this.isOpen && !this.isForbidden) this.start();
     if (this.isOpen || this.isForbidden) return true;
@@ -158,9 +163,9 @@ export class Inbox {
   }
 
   /**
-   * Listens to a further channel on this connection, and on each that replaces it. Returns a function that ends this.
+   * Listens to another channel on this connection, and on each connection that replaces it. Returns a function that stops this.
    *
-   * `listener.state` is called as soon as it is known whether messages arrive.
+   * Calls `listener.state` as soon as it is known whether messages arrive.
    */
   listen(name: string, listener: ChannelListener): () => void {
     this.start();
@@ -187,7 +192,7 @@ export class Inbox {
     };
   }
 
-  /** A wait begins: a silent connection is checked, now or when it has been silent long enough. */
+  /** Call this when a wait starts. A silent connection is checked now, or when it has been silent long enough. */
   checkSoon(): void {
     const dueMs = this.#heardAt + aliveMs - performance.now();
     if (dueMs <= 0) void this.check();
@@ -198,7 +203,7 @@ export class Inbox {
       }, dueMs).unref();
   }
 
-  /** Makes sure that the connection is alive; a silent one is replaced. Concurrent calls share one check. */
+  /** Makes sure that the connection is alive, and replaces a silent one. Concurrent calls share one check. */
   check(): Promise<void> {
     this.#checking ??= this.#ping().finally(() => {
       this.#checking = undefined;
@@ -207,8 +212,8 @@ export class Inbox {
   }
 
   /**
-   * The client is connected, or has other nodes: a connection in back-off is made at once, and one to another server is
-   * replaced.
+   * Call this when the client is connected, or has other nodes. Ends the connection's backoff, and replaces a connection to another
+   * server.
    */
   follow(): void {
     if (this.#state === "closed" && this.#channels.size > 0) this.start();
@@ -218,8 +223,8 @@ export class Inbox {
   }
 
   /**
-   * The client lost its connection. It could not return a grant that was pushed to it, so it unsubscribes: on a single server
-   * the script sees that there is no subscriber, and goes on to the next waiter.
+   * Call this when the client has lost its connection. It could not return a grant that is pushed to it, so the inbox unsubscribes.
+   * On a single server the script then sees that there is no subscriber, and goes on to the next waiter.
    */
   leave(): void {
     this.#isAway = true;
@@ -230,7 +235,7 @@ export class Inbox {
     connection.unsubscribe(this.channel).catch(() => undefined);
   }
 
-  /** The client is connected again. */
+  /** Call this when the client is connected again. */
   comeBack(): void {
     if (!this.#isAway) return;
     this.#isAway = false;
@@ -243,7 +248,9 @@ export class Inbox {
     this.#dedicated.close();
   }
 
-  /** The client was ended: no message arrives until it is connected again and a wait or a listener begins. */
+  /**
+   * Call this when the client was ended. No message arrives until the client is connected again and a wait or a listener starts.
+   */
   suspend(): void {
     clearTimeout(this.#checkTimer);
     clearTimeout(this.#retryTimer);
@@ -268,7 +275,7 @@ export class Inbox {
     await this.#enter(connection, check);
   }
 
-  /** Resolves with whether the connection leads to the client's server. One that leads to another server is replaced. */
+  /** Resolves with whether the connection leads to the client's server. If not, replaces the connection. */
   async #prove(connection: NodeClient, isOlder: boolean): Promise<boolean> {
     const isElsewhere = await leadsElsewhere(connection, this.#client, isOlder);
     if (isElsewhere) this.#replace(connection);
@@ -280,7 +287,7 @@ export class Inbox {
     this.#down();
   }
 
-  /** Subscribes to the own channel, unless the client is away. */
+  /** Subscribes to the client's own channel, unless the client is disconnected. */
   async #enter(connection: NodeClient, check: Promise<boolean>): Promise<void> {
     if (this.#isAway) return;
     const [answer, mayPublish, isProven] = await Promise.all([
@@ -308,7 +315,10 @@ export class Inbox {
     for (const { state } of [...channel.listeners]) state(answer);
   }
 
-  /** Tries what is forbidden again: no event announces a right that is granted later. The next connection tries by itself. */
+  /**
+   * Retries later what is forbidden, because no event announces a permission that is granted later. A new connection retries by
+   * itself.
+   */
   #retryLater(): void {
     this.#retryTimer ??= setTimeout(
       () => {
@@ -350,7 +360,7 @@ export class Inbox {
   }
 }
 
-/** Subscribes. A connection on which that fails is ended, and the next one tries again. */
+/** Subscribes. If that fails, ends the connection, and the next connection tries again. */
 const subscribe = async (connection: NodeClient, channel: string): Promise<"open" | "forbidden" | "broken"> => {
   const subscribed = connection.subscribe(channel);
   await answered(subscribed, () => destroySocket(connection));

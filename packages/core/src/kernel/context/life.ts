@@ -11,16 +11,16 @@ export class ObjectLife {
   readonly context: ClientContext;
   readonly #what: string;
   readonly #cancelled = new AbortController();
-  /** How many calls, and other work, are under way. */
+  /** The number of calls, and of other work, in progress. */
   #calls = 0;
   #onIdle: (() => void) | undefined;
   readonly #undo: (() => unknown)[] = [];
   #closed: Promise<void> | undefined;
 
   /**
-   * Attaches to `redis`. `what` is the object in errors, as the beginning of a sentence: `The lock`.
+   * Attaches to `redis`. `what` names the object at the start of error messages: `The lock`.
    *
-   * @throws {TypeError | RangeError} an option or the client is not what it should be.
+   * @throws {TypeError | RangeError} an option or the client is invalid.
    */
   constructor(redis: RedisLike, options: AttachOptions, what: string) {
     this.context = attach(redis, options);
@@ -32,12 +32,12 @@ export class ObjectLife {
     return this.#closed !== undefined;
   }
 
-  /** Aborts with `closedError()` at `cancel()`; at the latest when `close()` ends. */
+  /** Aborts with `closedError()` at `cancel()`, and at the latest when `close()` ends. */
   get signal(): AbortSignal {
     return this.#cancelled.signal;
   }
 
-  /** The error of what begins after `close()`, or is ended by it. */
+  /** The error for work that starts after `close()`, or that `close()` ends. */
   closedError(): KitClosedError {
     return new KitClosedError(this.#what);
   }
@@ -48,7 +48,7 @@ export class ObjectLife {
   }
 
   /**
-   * Runs one call of a user in the tracing channel `kit:<name>`, with `facts()`. It is under way until its promise settles.
+   * Runs one call of a user in the tracing channel `kit:<name>`, with `facts()`. The call is in progress until its promise settles.
    *
    * @throws {KitClosedError} `close()` was called; nothing is traced.
    * @throws what `run` throws.
@@ -65,7 +65,7 @@ export class ObjectLife {
     }
   }
 
-  /** As `call`, for a result that no trace may show. */
+  /** Like `call`, for a result that must not appear in traces. */
   async privateCall<T>(name: string, facts: () => object, run: () => Promise<T>): Promise<T> {
     let result: T | undefined;
     await this.call(name, facts, async () => void (result = await run()));
@@ -73,8 +73,8 @@ export class ObjectLife {
   }
 
   /**
-   * Counts `work` as under way until it settles, and settles as it does. For work that is no call, or may begin after
-   * `close()`. Work that undoes a call is tracked before the call settles.
+   * Counts `work` as in progress until it settles, and settles in the same way. For work that is not a call, or may start after
+   * `close()`. If work undoes a call, track it before the call settles.
    */
   track<T>(work: Promise<T>): Promise<T> {
     this.#calls++;
@@ -82,26 +82,27 @@ export class ObjectLife {
     return work.finally(() => this.#ended());
   }
 
-  /** Makes the end of `close()` call each of these functions before it detaches. They remove listeners of this object. */
+  /** Registers functions that the end of `close()` calls before it detaches. They remove this object's listeners. */
   onClosed(...undo: readonly (() => unknown)[]): void {
     this.#undo.push(...undo);
   }
 
-  /** Aborts `signal`: `close()` of an object whose calls end at once begins with it. */
+  /** Aborts `signal`. If `close()` ends an object's calls immediately, it starts with this. */
   cancel(): void {
     this.#cancelled.abort(this.closedError());
   }
 
-  /** Resolves when nothing is under way, or at the deadline. Never rejects. */
+  /** Resolves when no work is in progress, or at the deadline. Never rejects. */
   async untilIdle(deadline: Deadline): Promise<void> {
     if (this.#calls > 0) await inTime(new Promise<void>((resolve) => (this.#onIdle = resolve)), { deadline });
   }
 
   /**
-   * Closes the object once: no call begins any more, `end` waits or ends what is under way by its deadline, then the signal
-   * aborts, the listeners are taken off, and the context is detached. Later calls give the promise of the first, whose options hold.
+   * Closes the object once. No new call starts, and `end` waits for or ends work in progress by its deadline. Then the signal
+   * aborts, the listeners are removed, and the context is detached. Later calls return the promise of the first call, whose options
+   * apply.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be; the object stays open.
+   * @throws {TypeError | RangeError} an option is invalid; the object stays open.
    * @throws what `end` throws; the context is detached.
    */
   close(options: CloseOptions, end: (deadline: Deadline) => Promise<void>): Promise<void> {

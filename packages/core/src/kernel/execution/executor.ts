@@ -33,22 +33,22 @@ import { guardNode } from "../connection/topology.js";
 import { pause } from "../base/retry.js";
 import { WriteBatching } from "./write-batching.js";
 
-/** The facts of a command that name its outcome. */
+/** The facts that determine a command's outcome. */
 export interface Call {
   /** The command in words, for messages: `lock.acquire of kit:lock:{x}:lease`. */
   readonly what: string;
-  /** Whether it changes anything: only then can its outcome be unknown. */
+  /** Whether it changes anything. Only then can its outcome be unknown. */
   readonly mutates: boolean;
-  /** Whether it has one effect however often it is sent. Then it is sent again after a lost reply, within the deadline. */
+  /** Whether it is idempotent. If so, it is sent again after a lost reply, within the deadline. */
   readonly idempotent: boolean;
   readonly op?: string | undefined;
-  /** Whether its caller may make the same call again; by default if it is idempotent or has an `op`. */
+  /** Whether its caller may repeat the call. Defaults to true if it is idempotent or has an `op`. */
   readonly isRepeatable?: boolean | undefined;
   readonly deadline: Deadline;
   readonly signal?: AbortSignal | undefined;
-  /** Whether texts in the reply come as Buffers, byte for byte, instead of being decoded as UTF-8. */
+  /** Whether texts in the reply are Buffers, byte for byte, instead of UTF-8 strings. */
   readonly bytes?: boolean | undefined;
-  /** Called each time before it is sent; false: it is not sent any more. */
+  /** Called each time before the command is sent. If it returns false, the command is no longer sent. */
   readonly isWanted?: (() => boolean) | undefined;
   /** For the executor: whether a try was sent whose reply is lost. A command that replaces this one inherits it. */
   maybeSent?: boolean;
@@ -64,26 +64,24 @@ export const reading = (what: string, deadline: Deadline, signal?: AbortSignal):
 });
 
 /**
- * A connection without a reply for this long is unresponsive. One that was silent for a shorter time is pinged, and has as long
- * to reply.
+ * A connection without a reply for this long, in milliseconds, is unresponsive. If a connection was silent for a shorter time, it
+ * is pinged, and has this long to reply.
  */
 const unresponsiveMs = 500;
 
 // ioredis has no codes for these errors; both majors use the same words.
 const neverSent =
   /Stream isn't writeable|Failed to refresh slots cache|None of startup nodes is available|Cluster isn't ready|in subscriber mode/;
-/** A Cluster client reports only its last refusal. One that sends lost commands again may have seen other replies. */
+/** A Cluster client reports only its last refusal. If it resends lost commands, it may have received other replies before. */
 const onlyRefused = /^Too many Cluster redirections\. Last error: ReplyError: (.*)$/s;
 
-/**
- * The wait between two tries of a refused command, in milliseconds. A failover takes seconds, the move of a slot milliseconds.
- */
+/** The wait between two tries of a refused command, in milliseconds. A failover takes seconds, a slot move milliseconds. */
 const firstPauseMs = 10;
 const longestPauseMs = 100;
 
 type Outcome = { readonly reply: unknown } | { readonly error: unknown } | "late";
 
-/** A command that was handed to the client: lands with its reply, at its deadline, or when its caller gives up. */
+/** A command that was passed to the client. It lands with its reply, at its deadline, or when its caller gives up. */
 class Flight extends Timed {
   readonly outcome: Promise<Outcome>;
   readonly #landed: () => void;
@@ -119,11 +117,11 @@ class Flight extends Timed {
 }
 
 /**
- * The only place where a command is handed to a client.
+ * The only place where a command is passed to a client.
  *
- * It waits until the client is `ready`: in the client's offline queue a command could run long after its caller has given up.
- * Then there are three outcomes: a reply, an error reply, or no reply (unknown, if the command changes anything). In every case
- * the promise settles by the deadline.
+ * It waits until the client is `ready`: in the client's offline queue a command could run long after its caller has given up. After
+ * that there are three outcomes: a reply, an error reply, or no reply (unknown, if the command changes anything). The promise
+ * always settles by the deadline.
  */
 export class CommandExecutor {
   readonly client: RedisLike;
@@ -133,12 +131,12 @@ export class CommandExecutor {
   readonly #isShared: boolean;
   #inFlight = 0;
   #once: SendingOnce | undefined;
-  /** For each command under way that is never sent again: ends it when its connection is lost. */
+  /** For each command in flight that is never sent again: a function that ends it when its connection is lost. */
   readonly #sentOnce = new Set<() => void>();
   readonly #writes = new WriteBatching();
   /**
-   * How often a connection, or a reply with it, was lost; a Cluster client reports only lost replies. Commands that were under
-   * way then may have been sent twice, by us or by the client.
+   * How many times a connection, or a reply with it, was lost. A Cluster client reports only lost replies. Commands that were in
+   * flight then may have been sent twice, by kit or by the client.
    */
   connectionEpoch = 0;
   #lastError: unknown;
@@ -147,15 +145,15 @@ export class CommandExecutor {
   #users = 0;
 
   /**
-   * `isShared`: many callers send single commands, so that it pays to send some of them together, and a refused command is
-   * sent again. Otherwise one borrower sends a sequence, and has to decide what a refusal in it means.
+   * `isShared`: many callers send single commands. Then some commands are sent together, and a refused command is sent again.
+   * Otherwise one borrower sends a sequence, and has to decide what a refusal in it means.
    */
   constructor(client: RedisLike, isShared = false) {
     this.client = client;
     this.#isShared = isShared;
   }
 
-  /** The first call adds our listeners to the client. The one for `error` also keeps ioredis from printing. */
+  /** The first call adds kit's listeners to the client. The listener for `error` also keeps ioredis from printing. */
   attach(): void {
     if (this.#users++ > 0) return;
     this.#hasEnded = hasEnded(this.client);
@@ -165,8 +163,7 @@ export class CommandExecutor {
   }
 
   /**
-   * Each `attach()` needs one `detach()`. The last one ends the waits for the client to become ready, since it removes the
-   * listener.
+   * Each `attach()` needs one `detach()`. The last one removes the listeners, and so ends the waits for the client to become ready.
    */
   detach(): void {
     if (--this.#users > 0) return;
@@ -197,15 +194,15 @@ export class CommandExecutor {
   }
 
   /**
-   * Calls `listener` each time the client became ready again, and each time a Cluster client lost a node: it stays ready, and the
-   * next command finds that node again, or the one that replaces it. Returns a function that removes it.
+   * Calls `listener` each time the client became ready again, and each time a Cluster client lost a node. A Cluster client stays
+   * ready then, and its next command finds the node again, or its replacement. Returns a function that removes the listener.
    */
   onReady(listener: () => void): () => void {
     this.#readyListeners.add(listener);
     return () => this.#readyListeners.delete(listener);
   }
 
-  /** Calls `listener` each time the connection was lost, also when the client ended. Returns a function that removes it. */
+  /** Calls `listener` each time the connection was lost, including when the client ended. Returns a function that removes it. */
   onDrop(listener: () => void): () => void {
     this.#dropListeners.add(listener);
     return () => this.#dropListeners.delete(listener);
@@ -214,7 +211,7 @@ export class CommandExecutor {
   /**
    * Sends one command and resolves with its raw reply.
    *
-   * @throws the client's own reply error, for the caller to translate (it knows the keys).
+   * @throws the client's own reply error, for the caller to translate (the caller has the keys).
    * @throws {KitUnavailableError} it was never sent, or it changes nothing.
    * @throws {KitUnknownOutcomeError} it was sent, it changes something, and its reply is lost.
    */
@@ -283,7 +280,7 @@ export class CommandExecutor {
   }
 
   /**
-   * Resolves once the client can take a command.
+   * Resolves once the client can accept a command.
    *
    * @throws {KitUnavailableError} it could not before the deadline, or has ended.
    */
@@ -295,14 +292,14 @@ export class CommandExecutor {
     this.#inFlight--;
   };
 
-  /** Whether the client may send a command again that must have one effect. Our own clients, and those of a pool, never do. */
+  /** Whether the client might resend a command that must run only once. kit's clients and pool connections never do. */
   #mayRepeat({ mutates, idempotent }: Call): boolean {
     return mutates && !idempotent && this.#isShared && !isOwned(this.client);
   }
 
   /**
-   * Whether the client gave the command up without sending it. A Cluster client of the caller's reports the same when it sent a
-   * first try whose reply was lost; a client of a single server has emitted that loss.
+   * Whether the client gave up the command without sending it. The caller's Cluster client reports the same if it sent a first try
+   * whose reply was lost. A single-server client has emitted that loss.
    */
   #wasNeverSent(error: unknown, epoch: number): boolean {
     const { client } = this;
@@ -311,7 +308,7 @@ export class CommandExecutor {
     return text.startsWith("NotSentError") || (!mayBeSecond && neverSent.test(text));
   }
 
-  /** The server's reply error, also where a Cluster client reports only how often it tried. */
+  /** The server's reply error, even if a Cluster client reports only how often it tried. */
   #replyIn(error: unknown): Error | undefined {
     if (isReplyError(error)) return error;
     const last = error instanceof Error ? onlyRefused.exec(error.message)?.[1] : undefined;
@@ -417,7 +414,7 @@ export class CommandExecutor {
   };
 }
 
-/** Only a Cluster client can follow a slot to its node. */
+/** The error for a slot on another node: only a Cluster client can follow a slot to its node. */
 const elsewhere = ({ what }: Call, reply: Error): KitError =>
   new KitError(
     "KIT_CLUSTER",
@@ -425,10 +422,10 @@ const elsewhere = ({ what }: Call, reply: Error): KitError =>
     { cause: safeCause(reply) },
   );
 
-/** Whether the client speaks RESP2, and so takes no other commands while it is subscribed. */
+/** Whether the client uses RESP2, and so accepts no other commands while it is subscribed. */
 const isSubscribed = (error: unknown): boolean => String(error).includes("in subscriber mode");
 
-/** With ioredis it is the command's own method: with automatic pipelining `callBuffer` sends another command. */
+/** With ioredis this uses the command's own method: with automatic pipelining `callBuffer` sends another command. */
 const callForBytes = (client: RedisLike, command: string, args: readonly RedisArgument[]): Promise<unknown> => {
   const methods = client as unknown as Record<string, (...args: readonly RedisArgument[]) => Promise<unknown>>;
   return methods["callForBytes"]?.(command, ...args) ?? methods[`${command.toLowerCase()}Buffer`]!(...args);

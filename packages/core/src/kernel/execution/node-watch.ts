@@ -4,11 +4,11 @@ import { answered } from "../connection/dedicated.js";
 import { isOwned } from "../connection/supervision.js";
 import { refreshSlots } from "../connection/topology.js";
 
-/** How often the nodes are asked while a read may be blocked on one of them. */
+/** How often the nodes are asked while a read may be blocked on one of them, in milliseconds. */
 const everyMs = 1_000;
-/** Every how many of these intervals while no read is blocked, on subscribed connections. */
+/** While no read is blocked, nodes of subscribed connections are asked once every this many intervals. */
 const idleTurns = 5;
-/** A node without a reply for this long is silent. */
+/** A node without a reply for this long, in milliseconds, is silent. */
 const answerMs = 500;
 
 const keyOf = ({ options }: NodeClient): string => `${String(options.host)}:${String(options.port)}`;
@@ -22,9 +22,9 @@ interface Watch {
 const watches = new WeakMap<RedisLike, Watch>();
 
 /**
- * Watches the Cluster node behind a connection of ours. For a connection that only listens, a silent or removed node looks like
- * a node without messages. CLUSTER INFO goes to each such node, and to one master in turn, over the client's own connections.
- * Returns a function that ends the watch.
+ * Watches the Cluster node of a kit connection. To a connection that only listens, a silent or removed node looks like a node
+ * without messages. CLUSTER INFO goes to each such node, and to one master in turn, over the client's own connections. Returns a
+ * function that ends the watch.
  */
 export const watchNode = (client: RedisLike, connection: NodeClient, isBlocked: boolean): (() => void) => {
   if (!isClusterClient(client)) return () => undefined;
@@ -76,6 +76,6 @@ const look = (client: RedisLike & { nodes(role: string): NodeClient[] }, watched
   }, everyMs);
 };
 
-/** Every failover, added or removed node and moved slot changes one of these. */
+/** Changes with every failover, added or removed node, and moved slot. */
 const stateOf = (info: unknown): string =>
   String(String(info).match(/cluster_(state|known_nodes|size|current_epoch):\S+/g));

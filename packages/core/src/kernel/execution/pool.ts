@@ -26,32 +26,32 @@ import { backoffMs, pause } from "../base/retry.js";
 import { refreshSlots } from "../connection/topology.js";
 import { watchNode } from "./node-watch.js";
 
-/** A connection that one borrower has for itself. */
+/** A connection that one borrower uses exclusively. */
 export interface ExclusiveConnection {
   /** For scripts. */
   readonly executor: CommandExecutor;
-  /** Its server: `host:port` or a socket's path. */
+  /** Its server: `host:port` or a socket path. */
   readonly address: string;
-  /** Whether it is lost, and with it everything that was WATCHed on it. */
+  /** Whether the connection is lost, including everything that was WATCHed on it. */
   readonly isBroken: boolean;
   /**
-   * One command.
+   * Sends one command.
    *
    * @throws the client's reply error.
    * @throws {KitUnavailableError} the connection broke, or is silent; with `mutates` only if nothing was sent.
-   * @throws {KitUnknownOutcomeError} the same, with `mutates`, once it was sent.
+   * @throws {KitUnknownOutcomeError} the same, with `mutates`, after the command was sent.
    */
   call(command: string, args: readonly RedisArgument[], deadlineMs: number, mutates?: boolean): Promise<unknown>;
-  /** Takes the node of the slot from the server's error (`MOVED 866 host:port`), or drops the known one. */
+  /** Stores the slot's node from the server's error (`MOVED 866 host:port`), or drops the stored node. */
   misrouted(complaint: string): void;
-  /** Returns it to the pool. An unclean connection (WATCH, MULTI or a command still open on it) is closed. */
+  /** Returns the connection to the pool. An unclean connection (with an open WATCH, MULTI or command) is closed. */
   returnToPool(isClean: boolean): void;
 }
 
 /**
- * A few connections, each checked out by one borrower at a time. They never reconnect: a watch is gone with its connection, so
- * a reconnected one would execute a transaction unguarded. On a Cluster each is a plain connection to the node of the slot, for
- * the same reason: a redirected transaction would not be watched on its new node.
+ * A few connections, each checked out by one borrower at a time. They never reconnect: a watch is lost with its connection, so a
+ * reconnected one would execute a transaction unguarded. On a Cluster each is a plain connection to the node of the slot, for the
+ * same reason: a redirected transaction would not be watched on its new node.
  */
 export class ExclusivePool {
   readonly #client: RedisLike;
@@ -61,7 +61,7 @@ export class ExclusivePool {
   readonly #idle: { readonly connection: NodeClient; readonly address: string }[] = [];
   /** In order of arrival. */
   readonly #queue = new Set<{ readonly admit: () => void; readonly refuse: () => void }>();
-  /** Slots as nodes redirected them since the client last looked. */
+  /** Slots that nodes redirected since the client last read its slot map. */
   readonly #redirected = new Map<number, Address>();
   readonly #all = new Set<NodeClient>();
   /** Connections to the node that serves the client's commands for a key. */
@@ -70,8 +70,8 @@ export class ExclusivePool {
   #closed = false;
 
   /**
-   * `purpose`: what the connections are for, as `CLIENT LIST` shows it. `isCallers`: the caller's own commands run on them,
-   * so that their replies come as on the client.
+   * `purpose`: what the connections are for, as `CLIENT LIST` shows it. `isCallers`: the caller's own commands run on them, so
+   * replies have the same form as the client's replies.
    */
   constructor(client: RedisLike, purpose: string, maxConnections: number, isCallers: boolean) {
     this.#client = client;
@@ -80,7 +80,7 @@ export class ExclusivePool {
     this.#isCallers = isCallers;
   }
 
-  /** Checks out a connection to the node that serves `key`; waits while all are checked out, first in, first out. */
+  /** Checks out a connection to the node that serves `key`. Waits while all are checked out, first in, first out. */
   checkOut(key: string, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
     const slot = slotOf(keyPrefixOf(this.#client) + key);
     return this.#checkOut(
@@ -91,7 +91,7 @@ export class ExclusivePool {
     );
   }
 
-  /** The same to one node, at an address that a server gave. */
+  /** The same for one node, at an address that a server returned. */
   checkOutNode(node: Address, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
     return this.#checkOut(() => reachable(this.#client, node), undefined, deadline, signal);
   }
@@ -131,7 +131,7 @@ export class ExclusivePool {
   }
 
   /**
-   * The client is connected, or has other nodes or another database: connections to others are ended, also those that are
+   * Call this when the client is connected, or has other nodes or another database. Ends connections to others, even those that are
    * checked out.
    */
   follow(): void {
@@ -148,7 +148,9 @@ export class ExclusivePool {
     this.suspend();
   }
 
-  /** The client was ended: all connections end, also those that are checked out, and waits for one are rejected. */
+  /**
+   * Call this when the client was ended. All connections end, even those that are checked out, and waits for a connection reject.
+   */
   suspend(): void {
     for (const { refuse } of [...this.#queue]) refuse();
     for (const connection of this.#all) this.#discard(connection);
@@ -169,7 +171,7 @@ export class ExclusivePool {
     );
   }
 
-  /** A place that becomes free goes straight to the call that has waited longest. */
+  /** Passes a place that becomes free to the call that has waited longest. */
   #pass(): void {
     const [next] = this.#queue;
     if (next) next.admit();
@@ -181,7 +183,10 @@ export class ExclusivePool {
     return place < 0 ? undefined : this.#idle.splice(place, 1)[0]?.connection;
   }
 
-  /** Connects, if it has not. A connection that fails, or is late, fails its borrower. */
+  /**
+   * Connects if necessary, and returns whether the connection leads to another server. A connection that fails, or is late, fails
+   * its borrower.
+   */
   async #leadsElsewhere(connection: NodeClient, deadline: Deadline, signal: AbortSignal | undefined): Promise<boolean> {
     const connecting = connection.status === "wait" ? detached(() => connection.connect()) : Promise.resolve();
     const check = connecting.then(
@@ -272,7 +277,7 @@ export class ExclusivePool {
   }
 }
 
-/** `host:port`, where the host may be an IPv6 address. */
+/** Parses `host:port`, where the host may be an IPv6 address. */
 const addressFrom = (node: string): Address | undefined => {
   const colon = node.lastIndexOf(":");
   return colon < 0 ? undefined : { host: node.slice(0, colon), port: Number(node.slice(colon + 1)) };

@@ -16,7 +16,7 @@ type NameOf<Operand> = Operand extends `...${infer Rest}`
 
 type Words<Text> = Text extends `${infer Word} ${infer Rest}` ? Word | Words<Rest> : Text;
 
-/** The values of operands by their names, in the forms that {@link ScriptSpec.args} has. */
+/** The values of operands by name, in the forms of {@link ScriptSpec.args}. */
 type Operands<Names extends readonly string[], Value> = {
   readonly [Operand in Names[number] as NameOf<Operand> & string]: Operand extends `...${infer Rest}`
     ? readonly ValueOf<Rest, Value>[]
@@ -34,32 +34,32 @@ export interface ScriptSpec<Keys extends readonly string[], Args extends readonl
   /** `<package>.<script>`, for messages and traces. */
   readonly name: string;
   /**
-   * The Lua text; or several texts that are joined, libraries first and the script itself last. A line `-- Libraries` in
-   * the script marks where the libraries go; the part before it cannot use them.
+   * The Lua text, or several texts to join: libraries first, the script itself last. A line `-- Libraries` in the script marks
+   * where the libraries go. Code before that line cannot use them.
    */
   readonly source: string | readonly string[];
-  /** The names of KEYS in order, as the script's header and bindings have them, in the forms of `args`. */
+  /** The names of KEYS in order, as in the script's header and bindings. They use the forms of `args`. */
   readonly keys: Keys;
   /**
-   * The names of ARGV in order, as the script's header and bindings have them.
+   * The names of ARGV in order, as in the script's header and bindings.
    *
    * - `token`: one argument.
-   * - `...tokens`: any number of them; only the last operand.
-   * - `...changes[id revision]`: any number of rows, each of as many arguments as it has names. A call passes a list of objects,
-   *   `{ id, revision }`; only the last operand.
-   * - `terms: leaseMs inbox`: one argument, in which the values are joined by a blank, since each argument costs. A call passes
-   *   an object. A blank in a value shifts those behind it.
+   * - `...tokens`: any number of arguments; only as the last operand.
+   * - `...changes[id revision]`: any number of rows, each with one argument per name. A call passes a list of objects,
+   *   `{ id, revision }`; only as the last operand.
+   * - `terms: leaseMs inbox`: several values in one argument, joined by spaces, because each argument costs time. A call passes an
+   *   object. A space in a value shifts the values after it.
    * - `...terms: leaseMs inbox`: any number of such arguments.
    */
   readonly args: Args;
   /**
-   * Whether it changes nothing. Then a lost reply is never an unknown outcome: core sends it again.
+   * Whether the script changes nothing. If true, a lost reply is never an unknown outcome: kit sends the script again.
    *
    * @default false
    */
   readonly readonly?: boolean;
   /**
-   * Whether sending it twice has the effect of sending it once. Then core sends it again when a reply is lost.
+   * Whether sending the script twice has the same effect as sending it once. If true, kit sends it again when a reply is lost.
    *
    * @default `readonly`
    */
@@ -70,26 +70,26 @@ export interface ScriptSpec<Keys extends readonly string[], Args extends readonl
    * @default false
    */
   readonly bytes?: boolean;
-  /** Turns the raw reply into what callers get. */
+  /** Converts the raw reply to the result of `run()`. */
   readonly reply: (raw: unknown) => Reply;
 }
 
-/** How one call of a script behaves. */
+/** Options of one script call. */
 export interface RunOptions {
   /**
-   * The promise settles within this many milliseconds. If the event loop stands still at that instant, the call has up to the same
-   * time again when it turns, at most a second.
+   * The promise settles within this many milliseconds. If the event loop is blocked at that instant, the call gets extra time
+   * afterwards: the same time again, up to one second.
    *
    * @default 2000
    */
   readonly deadlineMs?: number | undefined;
-  /** Rejects the call with `signal.reason`; what was sent may still happen. */
+  /** Rejects the call with `signal.reason`. A script that was already sent may still run. */
   readonly signal?: AbortSignal | undefined;
   /** The operation id that an unknown outcome reports. */
   readonly op?: string | undefined;
   /**
-   * Whether your caller may make the same call of yours again: `retryable` of an unknown outcome. Say false if you made `op`, or any
-   * other operand, for this call, so that the next one is another change.
+   * Whether your caller may repeat its call: the `retryable` of an unknown outcome. Pass false if you created `op`, or any other
+   * operand, for this call only. The next call would then be a different change.
    *
    * @default true if the script is idempotent, or has an `op`
    */
@@ -101,8 +101,8 @@ export interface RunOptions {
    */
   readonly operation?: string | undefined;
   /**
-   * Called each time before the script is sent, again after a wait for a connection or a lost reply. If it returns false, the
-   * script is not sent (again), and the call rejects as at its deadline.
+   * Called each time before the script is sent, including after a wait for a connection or a lost reply. If it returns false, the
+   * script is not sent (again), and the call rejects as it would at its deadline.
    */
   readonly isWanted?: (() => boolean) | undefined;
 }
@@ -115,16 +115,16 @@ export interface Script<Keys extends readonly string[], Args extends readonly st
   readonly keys: Keys;
   readonly args: Args;
   /**
-   * Runs it as one atomic step: by its hash, and by its text if the server does not have it (any more).
+   * Runs the script as one atomic step. Sends its hash, and its text if the server does not have the script.
    *
-   * On a Cluster all keys must lie in one slot. Settles by the deadline, always.
+   * On a Cluster all keys must be in the same slot. Always settles by the deadline.
    *
-   * @throws {KitUnavailableError} no server in time; nothing was changed.
-   * @throws {KitUnknownOutcomeError} it was sent, changes something, and its reply is lost.
+   * @throws {KitUnavailableError} no server answered in time; nothing was changed.
+   * @throws {KitUnknownOutcomeError} the script was sent and changes data, but its reply was lost.
    * @throws {KitKeyTypeError} a key holds another type; nothing was changed.
-   * @throws {KitError} any other error of the server, by its code.
+   * @throws {KitError} any other error of the server, with its code.
    * @throws {TypeError} `deadlineMs` is not a number, or a key is missing.
-   * @throws {RangeError} it has more than 100,000 operands.
+   * @throws {RangeError} the call has more than 100,000 operands.
    */
   run(
     redis: RedisLike | ClientContext | CommandExecutor,
@@ -162,7 +162,7 @@ const appending = (operands: readonly string[]) => {
 type Row = Readonly<Record<string, RedisArgument>>;
 type Parts = Readonly<Record<string, string | number>>;
 
-/** By concatenation: half the time of `map` and `join`, for every command. */
+/** Concatenates, which takes half the time of `map` and `join`. This runs for every command. */
 const packing =
   ([first = "", ...others]: readonly string[]) =>
   (values: Parts): string => {
@@ -171,7 +171,7 @@ const packing =
     return text;
   };
 
-/** One call as the executor sees it. Its description is composed only if it fails. */
+/** One call as the executor sees it. Its description is only composed if it fails. */
 class ScriptCall implements Call {
   readonly mutates: boolean;
   readonly idempotent: boolean;
@@ -182,7 +182,7 @@ class ScriptCall implements Call {
   readonly signal: AbortSignal | undefined;
   readonly isWanted: (() => boolean) | undefined;
   maybeSent = false;
-  /** The script's text or its hash, the number of keys, the keys, the arguments. */
+  /** The script's text or hash, the number of keys, the keys, and the arguments. */
   readonly operands: RedisArgument[];
   readonly #operation: string;
 
@@ -213,7 +213,7 @@ class ScriptCall implements Call {
   }
 }
 
-/** Defines a script once, at module level. Nothing is sent until it runs. */
+/** Defines a script. Call it once, at module level. Nothing is sent until the script runs. */
 export const defineScript = <const Keys extends readonly string[], const Args extends readonly string[], Reply>(
   spec: ScriptSpec<Keys, Args, Reply>,
 ): Script<Keys, Args, Reply> => {
@@ -258,7 +258,7 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
   return { name, source, sources, keys: keyNames, args: argNames, run };
 };
 
-/** The types of the keys in a script's header: `-- KEYS[1]  lease  string  …`; `KEYS[n]` is all the rest. */
+/** The types of the keys in a script's header: `-- KEYS[1]  lease  string  …`; `KEYS[n]` covers all the rest. */
 const expectedTypes = (source: string): ((position: number) => string | undefined) => {
   const types = new Map<string, string>();
   for (const [, position = "", type = ""] of source.matchAll(/^-- KEYS\[(\d+|n)\]\s+\S+\s+(\w+)/gm))
@@ -266,7 +266,7 @@ const expectedTypes = (source: string): ((position: number) => string | undefine
   return (position) => types.get(String(position)) ?? types.get("n");
 };
 
-/** Redis does not say which key has the wrong type; the header has the type of each. */
+/** Redis does not report which key has the wrong type. The script's header has the type of each key. */
 const keyTypeError = async (
   executor: CommandExecutor,
   { what, keys, deadline: callsEnd }: ScriptCall,
