@@ -1,7 +1,7 @@
 import { KitError } from "@kit/core";
 
 /**
- * Codes of the chat's own errors. One has no class:
+ * Codes of the chat's own errors. One code has no class:
  *
  * - `KIT_CHAT_BUSY`: `maxPending` sends to this chat, or acknowledgements of this shard, already wait in this process. Nothing was
  *   sent. Retryable
