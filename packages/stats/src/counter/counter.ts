@@ -20,7 +20,7 @@ export class Counter<Names extends string = never> extends Metric<Names, Counter
     this.settings = settings;
   }
 
-  /** As {@link CounterSeries.inc}. */
+  /** Same as {@link CounterSeries.inc}. */
   inc(...args: Labelled<Names, [amount?: number, options?: WriteOptions]>): void {
     // The most frequent call: it creates no array.
     const { map } = this;
@@ -29,22 +29,22 @@ export class Counter<Names extends string = never> extends Metric<Names, Counter
     map.from(given).inc(given[first] as number | undefined, given[first + 1] as WriteOptions | undefined);
   }
 
-  /** As {@link CounterSeries.add}. */
+  /** Same as {@link CounterSeries.add}. */
   add(...args: Labelled<Names, [amount?: number, options?: ConfirmOptions]>): Promise<number> {
     return this.call(args, "add");
   }
 
-  /** As {@link CounterSeries.total}. */
+  /** Same as {@link CounterSeries.total}. */
   total(...args: Labelled<Names, []>): Promise<number> {
     return this.call(args, "total");
   }
 
-  /** As {@link CounterSeries.read}. */
+  /** Same as {@link CounterSeries.read}. */
   read(...args: Labelled<Names, [range: RangeOptions]>): Promise<CounterBucket[]> {
     return this.call(args, "read");
   }
 
-  /** As {@link CounterSeries.days}. */
+  /** Same as {@link CounterSeries.days}. */
   days(...args: Labelled<Names, [options: DaysOptions]>): Promise<CounterDay[]> {
     return this.call(args, "days");
   }

@@ -1,12 +1,15 @@
 import { type Moments } from "./moments.js";
 import type { Sketch } from "./sketch.js";
 
-/** Figures of some values. Without any, `count` and `sum` are 0 and the rest is NaN. */
+/** Figures of some values. Without values, `count` and `sum` are 0 and the other figures are NaN. */
 export class Summary {
   readonly count: number;
   readonly sum: number;
   readonly mean: number;
-  /** Standard deviation of the values themselves (divided by `count`). Infinity where the squares are beyond a double. */
+  /**
+   * The standard deviation of the values themselves (divided by `count`). Infinity if the squares exceed the range of a
+   * double.
+   */
   readonly stddev: number;
   readonly min: number;
   readonly max: number;
@@ -17,7 +20,7 @@ export class Summary {
   readonly accurateAbove: number;
   readonly #sketch: Sketch | undefined;
 
-  /** Made by this package only. */
+  /** For this package only. */
   constructor(moments: Moments, sketch?: Sketch) {
     const { count, mean, m2, min, max, sum, compensation, rest } = moments;
     const none = count === 0 ? Number.NaN : 0;
