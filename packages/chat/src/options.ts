@@ -244,7 +244,7 @@ const durableRules = {
 export interface SendOptions<Body> {
   /** The sender. */
   readonly from: string;
-  /** Text, bytes (`Uint8Array`), or what JSON can hold. */
+  /** Text, bytes (`Uint8Array`), or any value that JSON can represent. */
   readonly body: Body;
   /**
    * The sender's own id of the message, 1 to 128 characters. Sending it again returns the first message, with the first body.
@@ -252,9 +252,9 @@ export interface SendOptions<Body> {
    * @default a random one, so that a lost reply never duplicates a message
    */
   readonly clientId?: string | undefined;
-  /** Waits until replicas or disks have the message. Such a send has a dedicated connection, and shares no batch with others. */
+  /** Waits until replicas or disks have the message. The send uses a dedicated connection, and shares no batch with other sends. */
   readonly durable?: DurableOption | undefined;
-  /** Rejects the call with `signal.reason`; a message that was already sent may arrive. */
+  /** Rejects the call with `signal.reason`. A message that was already sent may still arrive. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -270,23 +270,23 @@ export type ResolvedSendOptions = Resolved<typeof sendRules>;
 
 /** How much to fetch. */
 export interface FetchOptions {
-  /** The token of this reader's last page. Without it, all that the member has not acknowledged. */
+  /** The token of this reader's last page. Without it, all messages that the member has not acknowledged are returned. */
   readonly token?: string | undefined;
   /**
-   * How many messages at most, 1 to 10,000.
+   * The maximum number of messages, 1 to 10,000.
    *
    * @default 500
    */
   readonly limit?: number | undefined;
   /**
-   * How many bytes of bodies at most; one message is returned in any case.
+   * The maximum size of the bodies together, in bytes. At least one message is returned.
    *
    * @default 1048576
    */
   readonly maxBytes?: number | undefined;
   /**
-   * Acknowledges the messages before they are returned: at most once. They are lost if the process ends in between, or if
-   * the call rejects after a part was acknowledged.
+   * Acknowledges the messages before they are returned, so that each is delivered at most once. They are lost if the process ends in
+   * between, or if the call rejects after a part was acknowledged.
    *
    * @default false
    */
@@ -317,7 +317,7 @@ export type ResolvedFetchOptions = Resolved<typeof fetchRules>;
 /** How long to wait. */
 export interface WaitOptions extends Pick<FetchOptions, "token" | "positions" | "signal"> {
   /**
-   * How long at most, in milliseconds.
+   * The maximum time to wait, in milliseconds.
    *
    * @default unlimited
    */
@@ -342,7 +342,7 @@ export interface ListenOptions extends Pick<FetchOptions, "token" | "maxBytes" |
    */
   readonly limit?: number | undefined;
   /**
-   * How many delivered messages may be not done; beyond that nothing more is fetched.
+   * How many delivered messages may be unfinished. While that many are, nothing more is fetched.
    *
    * @default 1000
    */
@@ -372,16 +372,16 @@ export interface HistoryOptions extends Pick<FetchOptions, "maxBytes"> {
   readonly after?: number | undefined;
   /** The messages around this sequence. */
   readonly around?: number | undefined;
-  /** The messages from this time on, in epoch milliseconds. */
+  /** The messages from this time, in epoch milliseconds. */
   readonly at?: number | undefined;
   /**
-   * How many messages at most, 1 to 1,000.
+   * The maximum number of messages, 1 to 1,000.
    *
    * @default 50
    */
   readonly limit?: number | undefined;
   /**
-   * Shows only what this member may see: nothing from before it joined, except the history that it was given.
+   * Shows only what this member may see: no messages from before it joined, except the history that it received.
    *
    * @default all messages that are kept
    */
@@ -399,7 +399,7 @@ export const historyRules = {
 /** How to follow a chat. */
 export interface TailOptions {
   /**
-   * How many of the existing messages come first.
+   * How many existing messages come first.
    *
    * @default 10
    */
@@ -410,10 +410,10 @@ export interface TailOptions {
 
 export const tailRules = { last: integer(0, undefined, 10), signal } satisfies RulesOf<TailOptions>;
 
-/** How much of the history a new member gets. */
+/** How much of the history a new member receives. */
 export interface JoinOptions {
   /**
-   * Nothing, all messages that are kept, this many of the last ones, or those after a sequence, for a member that returns.
+   * Nothing, all messages that are kept, this many of the last messages, or the messages after a sequence, for a member that returns.
    *
    * @default "none"
    */
@@ -431,7 +431,7 @@ export interface MembersOptions {
    */
   readonly cursor?: string | undefined;
   /**
-   * About how many, 1 to 1,000.
+   * About how many members a page has, 1 to 1,000.
    *
    * @default 100
    */

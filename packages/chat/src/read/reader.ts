@@ -7,18 +7,18 @@ import type { ChatStore } from "../store.js";
 import { type Gap, type Message, messageOf } from "./message.js";
 import type { ReaderPosition } from "./position.js";
 
-/** News of one chat for a reader. */
+/** New messages of one chat for a reader. */
 export interface ChatNews<Body = unknown> {
   readonly chat: string;
   readonly messages: readonly Message<Body>[];
   /** How many messages of others the member has not acknowledged, including these. */
   readonly unread: number;
-  /** Messages before these that the reader will not receive. */
+  /** Messages before these messages that the reader will not receive. */
   readonly gap: Gap | undefined;
   /**
-   * The reader's position is no longer part of the chat. `fork`: a failover lost messages that the reader had received; some
-   * earlier ones are returned again. `epoch`: it is another chat of that name. Also given with a chat that was made after the token
-   * if the server no longer shows whether the reader had an earlier one.
+   * Set if the reader's position is no longer part of the chat. `fork`: a failover lost messages that the reader had received; some
+   * earlier messages are returned again. `epoch`: it is another chat with the same name. `epoch` is also set for a chat that was
+   * created after the token, if the server no longer shows whether the reader had an earlier chat with this name.
    */
   readonly reset: "fork" | "epoch" | undefined;
 }
@@ -33,11 +33,11 @@ export interface News<Body> {
    * positions of all members. They are in the order of moving: a later position of the same member and chat replaces an earlier one.
    */
   readonly positions: readonly MovedPosition[];
-  /** Whether there is more to fetch now. */
+  /** Whether you can fetch more now. */
   readonly more: boolean;
   /**
-   * Shards of a Cluster whose node does not answer: the page has nothing of their chats, and the reader stays where it was in them.
-   * The error is an `error` event.
+   * Shards of a Cluster whose node does not answer. The page has nothing from their chats, and the reader keeps its place in them. An
+   * `error` event reports the error.
    */
   readonly unavailable: readonly number[];
 }
@@ -178,7 +178,7 @@ export class Reader<Body> {
     return begun;
   }
 
-  /** Reads the next page and moves behind it. Empty and not `more` means that there is no news. */
+  /** Reads the next page and moves past it. An empty page without `more` means there is nothing new. */
   async next({ limit, maxBytes, signal }: Budget): Promise<News<Body>> {
     const gone = new Set<string>();
     const left: string[] = [];
@@ -305,8 +305,8 @@ export class Reader<Body> {
   }
 
   /**
-   * Forgets a chat that the member has left. A listener keeps the epoch of the newest forgotten chat, because a chat that is created
-   * again has another epoch. It then starts with what the member may see.
+   * Forgets a chat that the member has left. A listener keeps the epochs of the chats that were left last, because a chat that is
+   * created again has another epoch. It then starts with what the member may see.
    */
   #forget(chat: string): void {
     const { delivered } = this.position;
