@@ -18,7 +18,7 @@ import {
 } from "./options.js";
 import type { BookChange, StoredContact } from "./scripts/index.js";
 
-/** The card of a contact. */
+/** The name and payload of a contact. */
 export interface ContactCard<Payload = unknown> {
   /**
    * The name that is displayed and searched: up to 512 UTF-16 units.
@@ -26,7 +26,10 @@ export interface ContactCard<Payload = unknown> {
    * @default the stored one, or the id for a new contact
    */
   readonly text?: string | undefined;
-  /** Anything that JSON can hold. A `text` without one removes it; without a `text` the stored name stays. */
+  /**
+   * Any value that JSON can represent. If you pass `text` without a payload, the stored payload is removed. Without `text`, the stored
+   * name stays.
+   */
   readonly payload?: Payload | undefined;
 }
 
@@ -38,30 +41,27 @@ const cardRules = {
 /** A contact. */
 export interface Contact<Payload = unknown> extends Omit<Suggestion<Payload>, "weight"> {
   /**
-   * The instant at which a single event would weigh as much as all events of the contact: epoch milliseconds by the server's clock.
-   * With `ranking: "recent"` it is the instant of the last event.
+   * The time at which a single event would weigh as much as all events of the contact, in epoch milliseconds of the server's clock.
+   * With `ranking: "recent"` it is the time of the last event.
    */
   readonly score: number;
 }
 
 /** Contacts that match. */
 export interface ContactSuggestions<Payload = unknown> {
-  /** The best first. */
+  /** The matching contacts, the best first. */
   readonly items: readonly Contact<Payload>[];
   /** Whether more contacts match. */
   readonly hasMore: boolean;
-  /**
-   * Identifies the state of the book that was searched; empty if there is no book. A client that caches the book compares
-   * it.
-   */
+  /** Identifies the state of the book that was searched; empty if there is no book. A client that caches the book can compare it. */
   readonly version: string;
 }
 
 /** A whole book. */
 export interface ContactList<Payload = unknown> {
-  /** The best first. */
+  /** All contacts, the best first. */
   readonly items: readonly Contact<Payload>[];
-  /** The ids that are blocked, the latest first. */
+  /** The ids of blocked contacts, the latest first. */
   readonly blocked: readonly string[];
   readonly version: string;
 }
@@ -76,18 +76,18 @@ interface Cached {
   readonly blocked: readonly string[];
 }
 
-/** The most blocks; beyond that the oldest one ends. */
+/** The maximum number of blocks. A further block ends the oldest one. */
 const mostBlocked = 1_000;
 
 /**
- * The recent contacts of one owner: a small list, ranked by the last event or by how often and how lately. Made by
- * {@link createContactBook}.
+ * The recent contacts of one owner: a small list, ranked by the last event or by how often and how recently events happen. Create it
+ * with {@link createContactBook}.
  *
- * The whole book is fetched once and searched here; its version is checked at most every `maxAgeMs`. So a keystroke costs no
- * round trip.
+ * kit fetches the whole book once and searches it locally. It checks the book's version at most every `maxAgeMs`. So a keystroke costs
+ * no round trip.
  *
- * It follows the recent contacts of "Redis in Action" (J. L. Carlson, 2013, section 6.1), without fetching the list on each
- * keystroke. Frecency by forward decay (Cormode, Shkapenyuk, Srivastava, Xu, ICDE 2009).
+ * It follows the recent contacts of "Redis in Action" (J. L. Carlson, 2013, section 6.1), without fetching the list on each keystroke.
+ * Frecency by forward decay (Cormode, Shkapenyuk, Srivastava, Xu, ICDE 2009).
  */
 export class ContactBook<Payload = unknown> implements AsyncDisposable {
   readonly owner: string;
@@ -100,7 +100,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   /** The number of changes by this object. */
   #changes = 0;
 
-  /** Only this package calls it. */
+  /** For this package only: use {@link createContactBook}. */
   constructor(redis: RedisLike, owner: string, options: ContactBookOptions) {
     this.owner = owner;
     this.#settings = bookSettings(options);
@@ -112,14 +112,14 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   }
 
   /**
-   * Records one event with a contact: a message sent, a call made. Resolves with false if the contact is blocked; then
-   * nothing was changed. If there are already `max`, the lowest other one is removed.
+   * Records one event with a contact, such as a message or a call. Resolves with false if the contact is blocked; then nothing was
+   * changed. If the book already has `max` contacts, the lowest other contact is removed.
    *
    * @throws {InvalidEntryError} the id, the text or the payload cannot be stored; nothing was changed.
    * @throws {KitUnknownOutcomeError} the reply was lost. A repeated call with the error's `op` counts once, unless eight other changes
-   * came in between; without an `op` the same call would count a second event.
+   *   came in between. Without an `op` the same call would count a second event.
    * @throws {KitUnavailableError} no server answered in time; nothing was changed.
-   * @throws {TypeError | RangeError} an argument has a wrong type.
+   * @throws {TypeError | RangeError} an argument has the wrong type.
    */
   async record(id: string, card: ContactCard<Payload> = {}, options: ChangeOptions = {}): Promise<boolean> {
     const { op, isGiven, signal } = resolveChange(options);
@@ -134,24 +134,25 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     return await this.#change("record", () => this.#commands.record(args, isGiven, signal));
   }
 
-  /** Removes a contact; the next event brings it back. Resolves with whether it was there. */
+  /** Removes a contact; the next event adds it again. Resolves with whether the book had it. */
   async remove(id: string, options: ChangeOptions = {}): Promise<boolean> {
     return await this.#forget("remove", id, options);
   }
 
   /**
-   * Removes a contact, and keeps it out until {@link unblock}. At most 1,000 are blocked; a further block ends the oldest one.
+   * Removes a contact, and keeps it out until you call {@link unblock}. Up to 1,000 contacts are blocked; a further block ends the
+   * oldest one.
    */
   async block(id: string, options: ChangeOptions = {}): Promise<boolean> {
     return await this.#forget("block", id, options);
   }
 
-  /** Ends a block: the next event adds the contact again. Resolves with whether it was blocked. */
+  /** Ends a block: the next event adds the contact again. Resolves with whether the contact was blocked. */
   async unblock(id: string, options: ChangeOptions = {}): Promise<boolean> {
     return await this.#forget("unblock", id, options);
   }
 
-  /** The whole book. */
+  /** Returns the whole book. */
   async list(options: CallOptions = {}): Promise<ContactList<Payload>> {
     const { signal } = resolve("options", options, callRules);
     const { items, blocked, version } = await this.#run("list", () => this.#book(signal));
@@ -159,8 +160,8 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   }
 
   /**
-   * The contacts with a word that begins with `query`, the best first; for an empty query all. Costs a round trip only if
-   * the book was not fetched or checked within `maxAgeMs`. A query of more than 512 characters matches nothing.
+   * Returns the contacts with a word that starts with `query`, the best first; for an empty query, all contacts. It costs a round trip
+   * only if the book was not fetched or checked within `maxAgeMs`. A query of more than 512 characters matches nothing.
    *
    * @throws {KitUnavailableError} no server answered in time, and there is no fetched book, or it is too old.
    */
@@ -177,7 +178,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     return { items: shown, hasMore: found.length > limit, version };
   }
 
-  /** Deletes the book with its blocks. */
+  /** Deletes the book and its blocks. */
   async purge(options: CallOptions = {}): Promise<void> {
     const { signal } = resolve("options", options, callRules);
     await this.#run("purge", () => this.#commands.purge(signal));
@@ -185,14 +186,14 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   }
 
   /**
-   * Ends this object. Further calls reject with KitClosedError. It waits for calls under way, for at most `timeoutMs` (10,000). The
-   * client is not touched. Idempotent: the options of the first call apply.
+   * Closes this object. Further calls reject with KitClosedError. It waits up to `timeoutMs` (10,000) for calls in flight. Your client
+   * stays open. Idempotent: the options of the first call apply.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#life.close(options, (deadline) => this.#life.untilIdle(deadline));
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
@@ -265,9 +266,9 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
 }
 
 /**
- * Makes a contact book object of one owner. Others of the same owner, in any process, share its data.
+ * Creates a contact book object of one owner. All objects of the same owner share its data, in any process.
  *
- * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, never blocked.
+ * Pass `redis` as a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes or blocks it.
  *
  * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the owner cannot be part of a key.

@@ -55,7 +55,7 @@ export const tailOf = ({ id, text, payload }: Entry, maxBytes: number): string =
   return json === undefined ? text : `${text}\0${json}`;
 };
 
-/** The searched form of a text: folded, with a space at its end, and the positions where its words begin. */
+/** The searched form of a text: folded, with a space at its end, and the positions where its words start. */
 export interface Folded {
   readonly fold: string;
   /** Offsets in UTF-16 units. */
@@ -158,7 +158,7 @@ export const parseRow = (row: string, tagLength: number, rules: MatchRules): Ite
   };
 };
 
-/** Whether a row of an alphabetical index is that of a name's beginning, not of a later word. */
+/** Whether a row of an alphabetical index belongs to the start of a name, not to a later word. */
 export const isNameRow = (row: string, tagLength: number): boolean => row[row.indexOf("\0", tagLength) + 1] === "0";
 
 /** Offsets in UTF-16 units as offsets in bytes, which is what scripts count. */

@@ -1,7 +1,7 @@
 import { KitError } from "@kit/core";
 
 /**
- * Codes of this package's own errors. One has no class of its own:
+ * Codes of this package's own errors. One code has no class:
  *
  * - `KIT_AUTOCOMPLETE_EMPTY`: a rebuild had no entry that can be stored, and `allowEmpty` is not set. The index is unchanged
  */
@@ -54,8 +54,8 @@ export class InvalidEntryError extends KitError {
 }
 
 /**
- * A rebuild ended before it could switch: another rebuild took its place, it wrote nothing for ten minutes, or the server restarted and lost a part
- * of it. The index is unchanged. Retryable.
+ * A rebuild ended before it could switch: another rebuild replaced it, it wrote nothing for ten minutes, or the server restarted and
+ * lost a part of it. The index is unchanged. Retryable.
  */
 export class RebuildLostError extends KitError {
   /** @internal */
@@ -73,7 +73,9 @@ export class RebuildLostError extends KitError {
   }
 }
 
-/** Found items have no record: a key was evicted or deleted. Only an event `error` reports it. A rebuild restores the records. */
+/**
+ * Found items have no record, because a key was evicted or deleted. Only the event `error` reports it. A rebuild restores the records.
+ */
 export class DamagedIndexError extends KitError {
   /** @internal */
   static override readonly brand: string = "DamagedIndexError";

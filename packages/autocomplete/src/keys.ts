@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { keyspace } from "@kit/core";
 
 /**
- * Every key of a prefix index. All of one shard have one hash tag, so they lie in one slot: `{name}`, or `{name:<shard>/<shards>}`
+ * Every key of a prefix index. All keys of one shard have one hash tag, so they are in one slot: `{name}`, or `{name:<shard>/<shards>}`
  * if there are several. A rebuild fills the staged keys, and then renames them.
  *
  * | Key                                      | Type | Content                                                                                                                                                   | Life                                                    |

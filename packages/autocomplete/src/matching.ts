@@ -7,10 +7,10 @@ import { inWord, joinedMark } from "./words.js";
 /** One answer to what is being typed. */
 export interface Suggestion<Payload = unknown> {
   readonly id: string;
-  /** As it was stored. */
+  /** The text as it was stored. */
   readonly text: string;
   readonly weight: number;
-  /** Undefined if it was stored without one. */
+  /** The payload; undefined if it was stored without one. */
   readonly payload: Payload | undefined;
   /** The parts of `text` that match, in UTF-16 units, in order and without overlap: `text.slice(start, end)`. */
   readonly ranges: readonly Range[];
@@ -18,7 +18,7 @@ export interface Suggestion<Payload = unknown> {
 
 /** The answer to a query. */
 export interface Suggestions<Payload = unknown> {
-  /** The best first. */
+  /** The matching items, the best first. */
   readonly items: readonly Suggestion<Payload>[];
   /** Whether more items match. */
   readonly hasMore: boolean;
@@ -27,14 +27,14 @@ export interface Suggestions<Payload = unknown> {
    *
    * - by weight, if the prefix is longer than `rankedLength` and very common, and most heavy items with the same first characters
    *   continue differently
-   * - in alphabetical order, if few names begin with the query, and very many later words do
+   * - in alphabetical order, if few names start with the query, and very many later words do
    * - with `words: "any-order"`, if the rarest word is very common
    * - with `typos`, if not all beginnings of names were searched
    */
   readonly truncated: boolean;
 }
 
-/** A part of a query: a matching name has a word that begins with it, and ends with it if it `isWhole`. */
+/** A part of a query. A matching name has a word that starts with it. If it `isWhole`, the word ends with it as well. */
 interface QueryPart {
   readonly text: string;
   /** Without the space at its end, which is matched but not highlighted. */
@@ -106,7 +106,7 @@ export const suggestionOf = <Payload>(
 interface Placed {
   readonly item: Item;
   readonly isExact: boolean;
-  /** By weight the row that matched; in alphabetical order the name, with whether it begins with the query in front. */
+  /** By weight: the row that matched. In alphabetical order: the name, preceded by whether it starts with the query. */
   readonly row: Buffer;
 }
 

@@ -28,8 +28,8 @@ const dayMs = 86_400_000;
 /** Rules by which a query matches a text. */
 interface MatchOptions extends FoldOptions {
   /**
-   * `"word-start"`: a query may match from any word of a text on, across the following words. `"phrase"`: only from the
-   * beginning of the text; takes a fraction of the memory for names of several words.
+   * Where a query can match. `"word-start"`: from the start of any word of a text, across the following words. `"phrase"`: only from
+   * the beginning of the text. `"phrase"` uses a fraction of the memory for names of several words.
    *
    * @default "word-start"
    */
@@ -50,20 +50,20 @@ const maxPayloadBytes = integer(0, 65_536, 4_096);
 
 /**
  * Settings of a prefix index. `order`, `rankedLength`, `empty`, `match`, `marks` and `locale` are stored with the data, and the stored
- * ones apply.
+ * settings apply.
  */
 export interface PrefixIndexOptions extends ClientOptions, MatchOptions {
   /**
-   * `"alphabetical"`: by code points of the folded name; names that begin with the query come before names with a later word that
-   * does. `"weight"`: the name that equals the query first, then the highest weight, then alphabetical; costs about four more rows for
-   * each word.
+   * The order of answers. `"alphabetical"` sorts by code points of the folded name. Names that start with the query come before names
+   * with a later word that does. `"weight"` returns the name that equals the query first, then sorts by highest weight, then
+   * alphabetically. It costs about four more rows for each word.
    *
    * @default "alphabetical"
    */
   readonly order?: "alphabetical" | "weight" | undefined;
   /**
-   * Prefixes of up to this many characters are ranked when they are written: 1 to 8. Longer ones are ranked when they are
-   * read, exactly unless they are very common. Each costs a row of about 100 bytes for each word. Only for
+   * Prefixes of up to this many characters are ranked when they are written: 1 to 8. Longer prefixes are ranked when they are read; the
+   * ranking is exact unless they are very common. Each ranked prefix costs a row of about 100 bytes for each word. Only for
    * `order: "weight"`.
    *
    * @default 3
@@ -76,8 +76,8 @@ export interface PrefixIndexOptions extends ClientOptions, MatchOptions {
    */
   readonly empty?: "nothing" | "top" | undefined;
   /**
-   * The number of hash tags over which the index is spread, by the first character of each word: 1 to 64. A query still reads only
-   * one of them. Useful above about five million names. It is part of the name: another number means another index.
+   * The number of hash tags over which the index is spread, by the first character of each word: 1 to 64. A query still reads only one
+   * of them. Useful above about five million names. The number is part of the index's name: with another number you use another index.
    *
    * @default 1
    */
@@ -103,27 +103,26 @@ export const indexRules = {
 /** Settings of a contact book. */
 export interface ContactBookOptions extends ClientOptions, MatchOptions {
   /**
-   * `"recent"`: by the last event. `"frecent"`: each event counts, and half as much after each `halfLifeMs`. It can be changed at any
-   * time; the present order stays.
+   * How contacts are ranked. `"recent"`: by the last event. `"frecent"`: each event counts, and loses half of its weight every
+   * `halfLifeMs`. You can change it at any time; the current order stays.
    *
    * @default "recent"
    */
   readonly ranking?: "recent" | "frecent" | undefined;
   /**
-   * After how many milliseconds an event counts half. A shorter time favours recent contacts, a longer one frequent
-   * contacts.
+   * The time after which an event counts half, in milliseconds. A shorter time favors recent contacts, a longer time frequent contacts.
    *
    * @default 1209600000 (14 days)
    */
   readonly halfLifeMs?: number | undefined;
   /**
-   * How many contacts are kept, 1 to 1,000; the lowest are dropped.
+   * How many contacts are kept, 1 to 1,000. The lowest contacts are dropped.
    *
    * @default 100
    */
   readonly max?: number | undefined;
   /**
-   * How long a fetched book is used without checking for changes, in milliseconds. Changes by this object are seen at once.
+   * How long a fetched book is used without checking for changes, in milliseconds. Changes by this object are visible immediately.
    *
    * @default 5000
    */
@@ -155,7 +154,7 @@ export const bookRules = {
 
 /** One call. */
 export interface CallOptions {
-  /** Rejects the call with `signal.reason`; a change that was sent may still happen. */
+  /** Rejects the call with `signal.reason`. A change that was already sent may still happen. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -164,8 +163,8 @@ export const callRules = { signal } satisfies RulesOf<CallOptions>;
 /** One change. */
 export interface ChangeOptions extends CallOptions {
   /**
-   * The operation id: one that you made, or that of a `KitUnknownOutcomeError`. A repetition of the same change then does nothing: in an
-   * index within a minute, in a contact book until eight other changes. With another change it is refused.
+   * The operation id: your own, or the `op` of a `KitUnknownOutcomeError`. Repeating the same change with it does nothing: within a
+   * minute in an index, and until eight other changes in a contact book. Using it for another change is rejected.
    *
    * @default a new one
    */
@@ -180,7 +179,7 @@ export const changeRules = {
 /** One change of a weight. */
 export interface TouchOptions extends ChangeOptions {
   /**
-   * How much is added: any integer. A weight stays between 0 and 9,999,999,999,999.
+   * The amount to add: any integer. A weight stays between 0 and 9,999,999,999,999.
    *
    * @default 1
    */
@@ -195,24 +194,26 @@ export const touchRules = {
 /** One query. */
 export interface SuggestOptions extends CallOptions {
   /**
-   * How many items at most: 1 to 200.
+   * The maximum number of items: 1 to 200.
    *
    * @default 10
    */
   readonly limit?: number | undefined;
   /**
-   * `"in-order"`: matches names that contain the query from the start of a word on. `"any-order"`: matches names that have
-   * all words of the query in any order: `smith jo` finds John Smith. Only the last word may be incomplete. Items of equal
-   * weight then have no particular order. Needs an index of word starts, in one shard.
+   * How the words of the query match. `"in-order"`: a name must contain the query, starting at a word. `"any-order"`: a name must have
+   * all words of the query, in any order, so `smith jo` finds John Smith. Only the last word may be incomplete. Items of equal weight
+   * then have no particular order. `"any-order"` needs an index of word starts, in one shard.
    *
    * @default "in-order"
    */
   readonly words?: WordOrder | undefined;
   /**
-   * How many typing errors are tolerated, 0 or 1. With 1, if fewer than `limit` names match, names follow that would match if one
-   * character of the query was replaced, removed, swapped with its neighbour, or inserted. Only words of four characters and more are
-   * corrected; not with `words: "any-order"`. Costs up to two more round trips and at most about three milliseconds of the server: eight
-   * beginnings of names are searched, for twice `limit` names in all. If there are more, the answer is `truncated`.
+   * How many typing errors are tolerated, 0 or 1. With 1, if fewer than `limit` names match, the answer continues with names that are
+   * one typing error away. An error is one character of the query that is replaced, removed, inserted, or swapped with its neighbor.
+   * Only words of four or more characters are corrected. Cannot be combined with `words: "any-order"`.
+   *
+   * It costs up to two more round trips, and up to about three milliseconds of the server. Up to eight beginnings of names are
+   * searched, for twice `limit` names in all. If there are more, the answer is `truncated`.
    *
    * @default 0
    */
@@ -236,14 +237,14 @@ export type WordOrder = "in-order" | "any-order";
 /** A search box. */
 export interface SessionOptions extends Omit<SuggestOptions, "signal"> {
   /**
-   * How many items the first keystroke requests, so that the following ones can be answered without a round trip: up to 200,
-   * and at least `limit`. Each keystroke that needs the server again requests four times as many, up to 200.
+   * How many items the first keystroke requests, so that the next keystrokes need no round trip: up to 200, and at least `limit`. Each
+   * keystroke that needs the server again requests four times as many items, up to 200.
    *
    * @default the larger of 50 and `limit`
    */
   readonly prefetch?: number | undefined;
   /**
-   * For how many milliseconds an answer of the server is used for further keystrokes.
+   * How long an answer of the server is used for further keystrokes, in milliseconds.
    *
    * @default 10000
    */
@@ -265,10 +266,10 @@ export const sessionRules = {
   debounceMs: integer(0, 60_000, 0),
 } satisfies RulesOf<SessionOptions>;
 
-/** Many entries at once. */
+/** The options of a call with many entries. */
 export interface PutManyOptions<Payload> extends CallOptions {
   /**
-   * Called for each entry that cannot be stored; the others are stored. Without it the first such entry rejects the call.
+   * Called for each entry that cannot be stored; the other entries are stored. Without it, the first such entry rejects the call.
    *
    * @default undefined
    */
@@ -303,10 +304,11 @@ export interface Entry<Payload = unknown> {
   /** The text that is searched and displayed: up to 512 UTF-16 units. */
   readonly text: string;
   /**
-   * An integer from 0 to 9,999,999,999,999; higher comes first in an index by weight. If left out, it stays, or is 0.
+   * An integer from 0 to 9,999,999,999,999. In an index by weight, higher weights come first. If you leave it out, the stored weight
+   * stays; a new entry has 0.
    */
   readonly weight?: number | undefined;
-  /** Anything that JSON can hold; returned with each suggestion. */
+  /** Any value that JSON can represent. Each suggestion returns it. */
   readonly payload?: Payload | undefined;
 }
 
@@ -370,7 +372,7 @@ export interface BookSettings extends ClientSettings {
   readonly halfLifeMs: number;
   readonly max: number;
   readonly maxAgeMs: number;
-  /** 0 means for ever. */
+  /** 0 means forever. */
   readonly keepMs: number;
   readonly maxPayloadBytes: number;
 }

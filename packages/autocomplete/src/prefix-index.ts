@@ -48,21 +48,22 @@ export type StoredRules = {
     PrefixIndexOptions[Rule]
   >;
 } & {
-  /** The version of `fold()` by which it was written. */
+  /** The version of `fold()` with which the index was written. */
   readonly foldVersion: string;
 };
 
 /** Events of an index. */
 export interface PrefixIndexEvents {
   /**
-   * The stored rules differ from those of this object, which was made with other options, or runs on another version of Unicode. The
-   * object uses the stored rules until a `rebuild()`. Emitted once for each difference.
+   * The stored rules differ from this object's rules: the object was created with other options, or runs on another version of Unicode.
+   * The object uses the stored rules until a `rebuild()`. Emitted once for each difference.
    */
   readonly mismatch: readonly [event: { configured: StoredRules; stored: StoredRules }];
   /**
-   * The server may drop keys when its memory is full: under an `allkeys-…` policy any key, so names or the whole index; under a
-   * `volatile-…` policy only what a rebuild under way has written. Emitted once for each policy. The policy is read in the background,
-   * while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   * The server can evict keys when its memory is full. With an `allkeys-…` policy it can evict any key, so names or the whole index can
+   * disappear. With a `volatile-…` policy it can evict only data of a rebuild in progress. Emitted once for each policy. kit reads the
+   * policy in the background while the event has a listener, and again after a lost connection. Nothing is emitted if INFO is
+   * forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /** An error without a waiting caller: a {@link DamagedIndexError}. */
@@ -71,21 +72,21 @@ export interface PrefixIndexEvents {
 
 /** The size of an index. */
 export interface PrefixIndexInspection {
-  /** Null if nothing was ever put. */
+  /** The stored rules; null if nothing was ever put. */
   readonly rules: StoredRules | null;
-  /** The number of items. An item in several shards counts in each. */
+  /** The number of items. An item in several shards is counted in each of them. */
   readonly items: number;
-  /** How many word starts are indexed. */
+  /** The number of indexed word starts. */
   readonly rows: number;
-  /** How many ranked prefixes there are. */
+  /** The number of ranked prefixes. */
   readonly ranked: number;
-  /** How many items a rebuild under way has written; null if there is none. */
+  /** The number of items that a rebuild in progress has written; null if there is none. */
   readonly staged: number | null;
 }
 
 /** The result of a rebuild. */
 export interface RebuildResult {
-  /** How many entries it wrote. */
+  /** The number of entries that the rebuild wrote. */
   readonly items: number;
 }
 
@@ -108,13 +109,13 @@ const storedRules = ({ order, match, rankedLength, empty, fold, foldVersion }: I
 });
 
 /**
- * An index of names that answers "what begins like this?", in any language. Made by {@link createPrefixIndex}.
+ * An index of names that finds names by how they start, in any language. Create it with {@link createPrefixIndex}.
  *
  * A read is one or two ranges, or one read-only script, in one key slot: no lock, no retry, no temporary keys. A change is one atomic
- * step, visible to the next read; with several shards, one atomic step in each.
+ * step, visible to the next read. With several shards, it is one atomic step in each shard.
  *
- * It follows the autocompletion of "Redis in Action" (J. L. Carlson, 2013, section 6.1), without its writes on every read and
- * its limit to the letters a to z.
+ * It follows the autocompletion of "Redis in Action" (J. L. Carlson, 2013, section 6.1), without its writes on every read and its limit
+ * to the letters a to z.
  */
 export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEvents> implements AsyncDisposable {
   readonly name: string;
@@ -126,7 +127,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   readonly #maintenance: IndexMaintenance;
   #isDamaged = false;
 
-  /** Only this package calls it. */
+  /** For this package only: use {@link createPrefixIndex}. */
   constructor(redis: RedisLike, name: string, options: PrefixIndexOptions) {
     super();
     this.name = name;
@@ -150,12 +151,12 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   }
 
   /**
-   * Stores an entry. It replaces one with the same id, whose old name is no longer found.
+   * Stores an entry. It replaces the entry with the same id; the old name is no longer found.
    *
    * @throws {InvalidEntryError} the id, the text or the payload cannot be stored; nothing was changed.
-   * @throws {KitUnknownOutcomeError} the reply was lost; the call can be repeated safely.
+   * @throws {KitUnknownOutcomeError} the reply was lost; you can safely call again.
    * @throws {KitUnavailableError} no server answered in time; nothing was changed.
-   * @throws {TypeError | RangeError} an argument has a wrong type, or a weight is out of range.
+   * @throws {TypeError | RangeError} an argument has the wrong type, or a weight is out of range.
    *
    * @example
    * await guild.put({ id: "player:7", text: "Zoë", payload: { level: 12 } });
@@ -168,8 +169,8 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   }
 
   /**
-   * Stores many entries, in small batches one after another, so that readers are not held up. Resolves with the number of
-   * stored entries. If it ends early, the earlier batches stay stored; the call can be repeated safely.
+   * Stores many entries, in small batches one after another, so that readers are not held up. Resolves with the number of stored
+   * entries. If it ends early, the earlier batches stay stored; you can safely call again.
    *
    * @throws {InvalidEntryError} an entry cannot be stored, and there is no `onInvalid`.
    * @throws `signal.reason` if `signal` aborts first; the error of the source; and every error of {@link put}.
@@ -179,7 +180,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     return await this.#run("putMany", () => this.#writeAll(entries, resolved, undefined));
   }
 
-  /** Removes an entry. Resolves with whether it was there. Throws as {@link put} does. */
+  /** Removes an entry. Resolves with whether it existed. Throws the same errors as {@link put}. */
   async delete(id: string, options: ChangeOptions = {}): Promise<boolean> {
     const { op, signal } = resolveChange(options);
     const drop = checkId(id);
@@ -187,12 +188,12 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   }
 
   /**
-   * Adds `by`, or one, to an entry's weight. Resolves with whether there is such an entry. The same `op` counts once, for a
-   * minute. During a rebuild, entries that it has not read yet get their weight from its source.
+   * Adds `by` (default 1) to an entry's weight. Resolves with whether the entry exists. The same `op` counts once, for one minute.
+   * During a rebuild, entries that the rebuild has not read yet get their weight from its source.
    *
    * @throws {KitUnknownOutcomeError} the reply was lost, or some shards have the change and others do not. A repeated call with the
-   * error's `op` counts once; without an `op` the same call would add again.
-   * @throws {TypeError} the index is alphabetical; and all that {@link put} throws.
+   *   error's `op` counts once. Without an `op` the same call would add again.
+   * @throws {TypeError} the index is alphabetical; and every error of {@link put}.
    */
   async touch(id: string, options: TouchOptions = {}): Promise<boolean> {
     const { by, ...call } = resolveTouch(options);
@@ -201,9 +202,9 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   }
 
   /**
-   * The entries with a word that begins with `query`, the best first. A space at the end of the query means that its last word is
-   * complete. Punctuation and accents are ignored; but of the first 200 matches, those that have them as typed come first. A query
-   * that no name can contain (a control character, a lone surrogate, more than 512 characters) matches nothing.
+   * Returns the entries with a word that starts with `query`, the best first. A space at the end of the query means that its last word
+   * is complete. Punctuation and accents are ignored, but of the first 200 matches, those with the same accents and punctuation come
+   * first. A query that no name can contain matches nothing: it has a control character, a lone surrogate, or more than 512 characters.
    *
    * @throws {KitUnavailableError} no server answered in time.
    * @throws `signal.reason` if `signal` aborts first.
@@ -227,7 +228,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     };
   }
 
-  /** A session for a search box on this index: the latest keystroke wins, and answers are local where possible. */
+  /** Returns a session for a search box on this index: the latest keystroke wins, and answers are local if possible. */
   session(options: SessionOptions = {}): SuggestSession<Payload> {
     const resolved = resolveSession(options);
     this.#assertHas(resolved.words);
@@ -240,17 +241,18 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   }
 
   /**
-   * Builds the index anew from `entries`, by the rules of this object, and puts it in place of the old one in one step.
-   * Readers see the old index until then, and never a mixture. Concurrent changes are kept: they override `entries` with the same
-   * ids. An entry that is not in `entries`, and was not changed meanwhile, is gone afterwards.
+   * Builds the index again from `entries`, with the rules of this object, and replaces the old index in one step. Until then readers
+   * see the old index, and never a mixture. Concurrent changes are kept: they override `entries` with the same ids. An entry that is
+   * not in `entries`, and was not changed meanwhile, is removed.
    *
-   * A source without entries that can be stored is probably a fault. It is refused unless `allowEmpty` is set.
+   * A source without any valid entry is probably a mistake. The rebuild rejects it unless you set `allowEmpty`.
    *
-   * A rebuild that ends early, for example by a crash, leaves the index unchanged; staged data expires within ten minutes. A later
-   * rebuild, in any process, ends this one. With several shards, each is switched in one step, one after another.
+   * If a rebuild ends early, for example in a crash, the index is unchanged, and staged data expires within ten minutes. A later
+   * rebuild, in any process, ends this one. With several shards, each shard is switched in one step, one after another.
    *
    * @throws {KitError} `KIT_AUTOCOMPLETE_EMPTY`: there was no entry; the index is unchanged.
-   * @throws {RebuildLostError} another rebuild took its place, the source produced nothing for ten minutes, or the server lost a part of it.
+   * @throws {RebuildLostError} another rebuild replaced it, the source produced nothing for ten minutes, or the server lost a part of
+   *   it.
    * @throws every error of {@link putMany}.
    */
   async rebuild(entries: Source<Entry<Payload>>, options: RebuildOptions<Payload> = {}): Promise<RebuildResult> {
@@ -284,21 +286,21 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     };
   }
 
-  /** Deletes the index, and ends a rebuild that is under way. The next put begins it anew. */
+  /** Deletes the index, and ends a rebuild in progress. The next put starts a new index. */
   async purge(options: CallOptions = {}): Promise<void> {
     const { signal } = resolve("options", options, callRules);
     await this.#run("purge", () => this.#maintenance.purge(signal));
   }
 
   /**
-   * Ends this object. Further calls reject with KitClosedError. Calls under way may go on for at most `timeoutMs` (10,000), and then
-   * reject. The client is not touched. Idempotent: the options of the first call apply.
+   * Closes this object. Further calls reject with KitClosedError. Calls in flight may continue for up to `timeoutMs` (10,000), and then
+   * reject. Your client stays open. Idempotent: the options of the first call apply.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#life.close(options, (deadline) => this.#life.untilIdle(deadline));
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
@@ -382,9 +384,9 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
 }
 
 /**
- * Makes an index object: one name, any number of callers. Others of the same name, in any process, share its data.
+ * Creates an index object: one name, any number of callers. All objects with the same name share its data, in any process.
  *
- * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, never blocked.
+ * Pass `redis` as a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes or blocks it.
  *
  * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.

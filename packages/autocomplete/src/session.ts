@@ -10,7 +10,7 @@ import { mostItems, type ResolvedSession } from "./options.js";
 export interface SessionAnswer<Payload = unknown> extends Suggestions<Payload> {
   /** The text that was typed. */
   readonly query: string;
-  /** Whether an earlier answer sufficed, without a call to the server. */
+  /** Whether an earlier answer was enough, without a call to the server. */
   readonly isLocal: boolean;
 }
 
@@ -32,8 +32,8 @@ interface Pending {
 const mostCached = 32;
 
 /**
- * One search box: the latest keystroke wins, and a longer text is answered from earlier answers if that is certain. Made by
- * `index.session()`; it has no timer except that of `debounceMs`, and no connection of its own.
+ * One search box. The latest keystroke wins, and a longer text is answered from earlier answers if the result is certain. Create it
+ * with `index.session()`. It opens no connection, and its only timer is `debounceMs`.
  */
 export class SuggestSession<Payload = unknown> {
   readonly #search: Search;
@@ -130,7 +130,7 @@ export class SuggestSession<Payload = unknown> {
     }
   }
 
-  /** Four times as many as for a shorter text that had more: soon the answer is complete, and further keystrokes cost nothing. */
+  /** Four times the number for a shorter text that had more items. Soon the answer is complete, and further keystrokes cost nothing. */
   #prefetch(query: string): number {
     let most = this.#resolved.prefetch;
     if (isSpecific(query, {})) return mostItems;

@@ -15,8 +15,8 @@ const plain = /^[a-z0-9 ]*$/;
 export const joinedMark = "\u0002";
 
 /**
- * Where the words of a folded name begin, as offsets in UTF-16 units: at the beginning, after a space, at a letter or digit
- * after anything else, and at each Chinese character. A later form has only those behind which it differs from the forms before.
+ * Where the words of a folded name start, as offsets in UTF-16 units: at the beginning, after a space, at a letter or digit after
+ * anything else, and at each Chinese character. A later form only has starts after which it differs from the earlier forms.
  */
 export const wordStarts = (folded: string, match: Match): number[] => {
   const starts = [0];

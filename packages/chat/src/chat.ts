@@ -52,34 +52,35 @@ export interface ChatEvents {
   /** A member left too much unacknowledged, and was removed. */
   readonly removed: readonly [event: { readonly chat: string; readonly member: string }];
   /**
-   * A position moved. `to` is a member that listens with `positions` on this object. Its own acknowledgements are among them.
+   * A position moved. `to` is a member that listens with `positions` on this object. Moves by the member's own acknowledgements are
+   * included.
    */
   readonly position: readonly [event: MovedPosition & { readonly to: string }];
   /**
-   * The server may drop keys when its memory is full. An `allkeys-…` policy drops any, and with them chats. A `volatile-…` one drops
-   * those with an expiry: the notes on client ids and, in a chat with `retain.ageMs`, its messages. Emitted once for each policy. The
-   * policy is read in the background, only while there is a listener, and again after a lost connection. Where INFO is forbidden,
-   * nothing is emitted.
+   * The server can evict keys when its memory is full. An `allkeys-…` policy can evict any key, and with it a chat. A `volatile-…`
+   * policy can evict keys with an expiry: the records of client ids and, in a chat with `retain.ageMs`, its messages. Emitted once
+   * for each policy. kit reads the policy in the background while the event has a listener, and again after a lost connection.
+   * Nothing is emitted if INFO is forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A background operation failed; it is retried if that makes sense. While an outage or a refusal lasts, listeners and waits emit one
+   * A background operation failed. kit retries it if a retry can succeed. During an outage or a refusal, listeners and waits emit one
    * error, and one with the code `KIT_RECOVERED` when it is over.
    */
   readonly error: readonly [error: KitError];
 }
 
 /**
- * Chats of many members on one Redis: each member pulls the new messages of all its chats, and acknowledges those that it
- * has handled. Made by {@link createChat}.
+ * Chats of many members on one Redis. Each member pulls the new messages of all its chats, and acknowledges the messages it has
+ * handled. Create it with {@link createChat}.
  *
- * Messages of a chat are numbered 1, 2, 3 … by the server. A member's position in a chat, the highest number that it
- * acknowledged, only moves forward. A message after the position can be missed only if retention dropped it, or the server lost it: it
- * is then reported in a gap.
+ * The server numbers the messages of a chat 1, 2, 3 … A member's position in a chat is the highest number that it acknowledged; it
+ * only moves forward. A member can miss a message after its position only if retention dropped the message, or the server lost it. A
+ * gap then reports it.
  *
- * Every call refuses a wrong argument by a TypeError or RangeError, and a name that is empty, over 512 bytes or not well-formed
- * Unicode by `KIT_NAME`. It rejects with KitUnavailableError when no server answers in time, and with KitClosedError after
- * `close()`; such a command has changed nothing.
+ * Every call rejects an invalid argument with a TypeError or RangeError. It rejects a name that is empty, over 512 bytes or not
+ * well-formed Unicode with `KIT_NAME`. It rejects with KitUnavailableError when no server answers in time, and with KitClosedError
+ * after `close()`; such a call has changed nothing.
  *
  * It follows the pull messaging of "Redis in Action" (J. L. Carlson, 2013, section 6.5).
  */
@@ -93,7 +94,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   readonly #watcher: Watcher;
   readonly #readers: Readers<Body>;
 
-  /** Only this package calls it. */
+  /** For this package only: use {@link createChat}. */
   constructor(redis: RedisLike, options: ChatOptions) {
     super();
     const settings = resolve("options", options, chatRules);
@@ -112,11 +113,11 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Makes a chat, unless there is one of that name: then nothing changes, and `created` is false.
+   * Creates a chat. If a chat with that name exists, nothing changes and `created` is false.
    *
    * The first 500 members are created together with the chat; more join in steps of 500 before the call resolves.
    *
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} the call can be repeated safely.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} you can safely call again.
    *
    * @example
    * await chat.create("order:1", { members: ["ann", "bob"], retain: { count: 1_000, readByAll: true } });
@@ -130,16 +131,16 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Appends a message, and resolves with the sequence and time that the server gave it.
+   * Appends a message, and resolves with the sequence and time that the server assigned.
    *
-   * Concurrent sends to one chat share batches, and are numbered in the order of the calls. A send that is repeated with its
-   * `clientId`, by you or by this package after a lost reply, returns the first message. A member's own message is never unread for
-   * it; if it has acknowledged everything before, its position moves, too.
+   * Concurrent sends to one chat share batches, and are numbered in the order of the calls. A repeated send with the same `clientId`
+   * returns the first message, whether you repeat it or kit does after a lost reply. A member's own message is never unread for that
+   * member. If the member has acknowledged everything before the message, its position moves as well.
    *
    * @throws {ChatUnknownError | ChatMemberError | ChatTooLargeError | ChatFullError} nothing was sent.
    * @throws {KitError} `KIT_CHAT_BUSY`: `maxPending` sends to the chat already wait in this process.
-   * @throws {KitUnknownOutcomeError} the reply is lost. `op` is the client id: sending again with it settles the outcome. Without a
-   *   `clientId` of yours the same call would send a second message.
+   * @throws {KitUnknownOutcomeError} the reply was lost. `op` is the client id: send again with it to settle the outcome. If you set
+   *   no `clientId`, the same call would send a second message.
    *
    * @example
    * const { seq } = await chat.send("order:1", { from: "ann", body: "Is it still available?", clientId: "m1" });
@@ -149,14 +150,13 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Reads the new messages in all chats of a member. Writes nothing: without a token, unacknowledged messages are returned
-   * again.
+   * Reads the new messages in all chats of a member. It writes nothing: without a token, unacknowledged messages are returned again.
    *
-   * With a token, messages are new that this reader has not received. Each device keeps its own token, and all share the
-   * member's position. If the token is too old or data was lost, some messages are returned again, and none is missed.
-   * Many messages come in pages: fetch again while `more`. Chats with new messages share a page evenly.
+   * With a token, it returns only messages that this reader has not received. Each device keeps its own token; all devices share the
+   * member's position. If the token is too old or data was lost, some messages are returned again, and none is missed. Many messages
+   * come in pages: fetch again while `more` is true. Chats with new messages share a page evenly.
    *
-   * @throws {ChatTokenError} the token is damaged or of another member: fetch without a token.
+   * @throws {ChatTokenError} the token is damaged or belongs to another member: fetch without a token.
    * @throws `signal.reason` if `signal` aborts first.
    *
    * @example
@@ -171,8 +171,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   /**
    * Waits until there is something to fetch for a member, without polling. Resolves with false after `waitMs`.
    *
-   * All waits of this object share one dedicated connection, on a Cluster one for each shard. After a lost connection the
-   * result may be true without news: the next page is then empty.
+   * All waits of this object share one dedicated connection; on a Cluster, one for each shard. After a lost connection the result can
+   * be true without new messages: the next page is then empty.
    *
    * @throws {ChatTokenError} as `fetch`.
    * @throws {KitUnavailableError} no server answered the first read in time. Later outages are waited out.
@@ -187,8 +187,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Delivers the messages of all chats of a member as they arrive. Acknowledges those that are done, in order: see {@link
-   * Listener}.
+   * Delivers the messages of all chats of a member as they arrive, and acknowledges the messages that are done, in order. See
+   * {@link Listener}.
    *
    * @example
    * await chat.listen("bob", { signal }).each((message) => show(message), { concurrency: 8 });
@@ -200,8 +200,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Gives the mailbox of one recipient: any number of workers take its messages under leases. The options apply when the
-   * mailbox is made, by the first call in any process that needs it.
+   * Returns the mailbox of one recipient. Any number of workers take its messages under leases. The options apply when the mailbox is
+   * created, by the first call in any process that needs it.
    *
    * @example
    * const invoices = chat.mailbox("invoices", { retain: { count: 1_000 } });
@@ -220,13 +220,13 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Moves a member's position up to the given messages, never back. Messages before them are acknowledged, too.
+   * Moves a member's position up to the given messages, never back. This acknowledges all earlier messages as well.
    *
-   * Pass messages as they were fetched (or `{ chat, seq, at }`): with `at` the acknowledgement of a message that a failover
-   * lost is refused, instead of acknowledging another one in its place. Concurrent acknowledgements share batches.
+   * Pass messages as you fetched them (or `{ chat, seq, at }`). If a failover lost a message, `at` makes its acknowledgement fail, so
+   * that it does not acknowledge another message with the same sequence. Concurrent acknowledgements share batches.
    *
-   * @throws {ChatUnknownError | ChatMemberError | ChatAckError} the first one that failed; the others are done.
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} acknowledging can be repeated safely.
+   * @throws {ChatUnknownError | ChatMemberError | ChatAckError} the first acknowledgement that failed; the others are done.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} you can safely acknowledge again.
    *
    * @example
    * await chat.ack("bob", messages);
@@ -236,8 +236,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Counts the messages of others that a member has not acknowledged, by chat. Without `chats`, the result has all chats with such
-   * messages. With `chats`, it has those of them that the user is a member of.
+   * Counts the messages of others that a member has not acknowledged, by chat. Without `chats`, the result has all chats with unread
+   * messages. With `chats`, it has only the given chats of which the user is a member.
    *
    * @example
    * const counts = await chat.unread("bob");
@@ -248,8 +248,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Reads a page of a chat's messages: the newest, or those before, after or around a sequence, or from a time on. Concurrent sends
-   * do not shift the pages.
+   * Reads a page of a chat's messages: the newest messages, messages before, after or around a sequence, or messages from a given
+   * time. Concurrent sends do not shift the pages.
    *
    * @throws {ChatUnknownError | ChatMemberError}
    *
@@ -262,12 +262,12 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Delivers the messages of one chat as they arrive, without membership or acknowledgement: first the newest `last` ones,
-   * then each new one. Best effort after data loss: a chat that was deleted, and messages that a failover lost, are not
-   * reported. Ends with `signal.reason` when the signal aborts; leaving the loop ends it, too.
+   * Delivers the messages of one chat as they arrive, without membership or acknowledgement: first the newest `last` messages, then
+   * each new one. After data loss it is best effort: it does not report a deleted chat, or messages that a failover lost. Leave the
+   * loop to end it. It throws `signal.reason` when the signal aborts.
    *
    * @throws {ChatUnknownError}
-   * @throws {KitUnavailableError} no server in time, at any of its reads.
+   * @throws {KitUnavailableError} no server answered one of its reads in time.
    *
    * @example
    * for await (const { from, body } of chat.tail("order:1", { signal })) console.log(from, body);
@@ -293,7 +293,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Makes a user a member, and resolves with its position: the first one, or the present one if it was already a member.
+   * Makes a user a member, and resolves with its position: the initial one, or its current one if it was already a member.
    *
    * @throws {ChatUnknownError}
    *
@@ -309,8 +309,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Ends a membership; does nothing if there is none. With `readByAll`, messages that only this member had not read are
-   * dropped. The chat stays even when its last member leaves; `delete()` ends it.
+   * Ends a membership. Does nothing if there is none. With `readByAll`, messages that only this member had not read are dropped. The
+   * chat stays even when its last member leaves; call `delete()` to remove it.
    */
   leave(chat: string, member: string): Promise<void> {
     const facts = (): object => ({ chat, member });
@@ -318,7 +318,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Reads a page of a chat's members with their positions, in no order. A member that stays throughout is listed at least once; it
+   * Reads a page of a chat's members with their positions, in no order. A member that stays throughout is listed at least once, and
    * may be listed twice while others join and leave.
    *
    * @throws {ChatUnknownError}
@@ -332,8 +332,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Deletes a chat with all its keys; does nothing if there is none. The first step deletes it for all members. A process that dies
-   * before the last step leaves the names of some members: deleting again removes them.
+   * Deletes a chat with all its keys. Does nothing if there is none. The first step deletes it for all members. If the process dies
+   * before the last step, the names of some members stay: delete again to remove them.
    */
   delete(chat: string): Promise<void> {
     return traced("chat.delete", inChat(chat), () => this.#members.delete(chat));
@@ -349,17 +349,17 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Ends this object. Further calls are refused, waits and listeners end with KitClosedError, and `close` waits for sends and
-   * acknowledgements under way, at most `timeoutMs`. A later `done()` acknowledges nothing, and emits `error`: the message comes
-   * again. The client is not touched. Idempotent: the options of the first call hold.
+   * Closes this object. Further calls reject, waits and listeners end with KitClosedError, and `close` waits up to `timeoutMs` for
+   * sends and acknowledgements in flight. A later `done()` acknowledges nothing and emits `error`: the message is delivered again.
+   * Your client stays open. Idempotent: the options of the first call apply.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   * @throws {TypeError | RangeError} an option is invalid; no other error.
    */
   close(options: CloseOptions = {}): Promise<void> {
     return this.#life.close(options, (deadline) => this.#close(deadline));
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
@@ -389,14 +389,14 @@ const inChat = (chat: string) => (): object => ({ chat });
 const ofMember = (member: string) => (): object => ({ member });
 
 /**
- * Makes a chat object for any number of chats and members. All chat objects of the same prefix, in any process, see the same
- * chats.
+ * Creates a chat object for any number of chats and members. All chat objects with the same prefix share the same chats, in any
+ * process.
  *
- * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, never
- * blocked. The first wait opens one more connection, on a Cluster one for each shard; `close()` ends them. `Body` is the
- * type of what you send; nothing checks it at run time.
+ * Pass `redis` as a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes or blocks it. The first
+ * wait opens one more connection; on a Cluster, one for each shard. `close()` ends them. `Body` is the type of what you send; nothing
+ * checks it at run time.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  *
  * @example
  * const chat = createChat<string>(redis);

@@ -166,7 +166,7 @@ export class ChatCommands {
 
   // Mailboxes --------------------------------------------------------------------------------------------------------
 
-  /** Aborting it would leave messages leased to nobody. */
+  /** It has no signal: an abort would leave messages leased without a worker. */
   take(
     args: { readonly chat: string; readonly token: string } & ArgsOf<typeof scripts.take>,
   ): Promise<scripts.TakeReply> {
@@ -209,7 +209,7 @@ export const refusalOf = (code: number, chat: string, member: string): KitError 
   return undefined;
 };
 
-/** @throws {ChatUnknownError | ChatMemberError} the code is that of such a refusal. */
+/** @throws {ChatUnknownError | ChatMemberError} the code is a refusal with this error. */
 export const assertDone = (code: number, chat: string, member = ""): void => {
   const refused = refusalOf(code, chat, member);
   if (refused) throw refused;

@@ -1,7 +1,7 @@
 import { KitError } from "@kit/core";
 
 /**
- * Codes of the chat's own errors. One has no class of its own:
+ * Codes of the chat's own errors. One code has no class:
  *
  * - `KIT_CHAT_BUSY`: `maxPending` sends to this chat, or acknowledgements of this shard, already wait in this process. Nothing was
  *   sent. Retryable
@@ -24,7 +24,7 @@ declare module "@kit/core" {
 
 const shown = (name: string): string => JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
 
-/** There is no chat of that name: it was never created, or it was deleted. Nothing was changed. */
+/** No chat has that name: it was never created, or it was deleted. Nothing was changed. */
 export class ChatUnknownError extends KitError {
   /** @internal */
   static override readonly brand: string = "ChatUnknownError";
@@ -36,9 +36,7 @@ export class ChatUnknownError extends KitError {
   }
 }
 
-/**
- * The user is not a member of the chat: it never joined, it left, or it was removed because it lagged too far. Nothing was changed.
- */
+/** The user is not a member of the chat: it never joined, it left, or it was removed because it lagged too far. Nothing was changed. */
 export class ChatMemberError extends KitError {
   /** @internal */
   static override readonly brand: string = "ChatMemberError";
@@ -53,8 +51,8 @@ export class ChatMemberError extends KitError {
 }
 
 /**
- * A body has more bytes than `maxBodyBytes` of the chat or of this chat object; `maxBodyBytes` of the error is that limit. Nothing
- * was sent.
+ * A body is larger than the `maxBodyBytes` of the chat or of this chat object. The error's `maxBodyBytes` is that limit. Nothing was
+ * sent.
  */
 export class ChatTooLargeError extends KitError {
   /** @internal */
@@ -75,8 +73,8 @@ export class ChatTooLargeError extends KitError {
 }
 
 /**
- * The chat has reached `retain.count` or `retain.bytes`, and was made with `whenFull: "refuse"`. Nothing was sent. Retryable: there
- * is room again when members have acknowledged, or `retain.ageMs` has passed.
+ * The chat has reached `retain.count` or `retain.bytes`, and was created with `whenFull: "refuse"`. Nothing was sent. Retryable:
+ * there is room again when members have acknowledged messages, or `retain.ageMs` has passed.
  */
 export class ChatFullError extends KitError {
   /** @internal */

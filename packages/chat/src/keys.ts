@@ -3,7 +3,7 @@ import { slotOf } from "@kit/core/toolkit";
 
 /**
  * Every key that this package writes. `<tag>` is the number of a shard, and the hash tag: all keys of a chat, and the records of
- * its members there, lie in one slot. Colons, braces, percent signs and control characters of a name are percent-encoded:
+ * its members there, are in one slot. Colons, braces, percent signs and control characters of a name are percent-encoded:
  * `XRANGE kit:chat:{7}:messages:order%3A17 - +` shows the messages of chat `order:17` if its shard is 7.
  *
  * | Key                                | Type   | Content                                                    | Life                       |
@@ -13,7 +13,7 @@ import { slotOf } from "@kit/core/toolkit";
  * | `kit:chat:{<tag>}:heads`           | hash   | chat → `head floor headAt bytes floorBytes`; empty field: until when positions are announced | while the shard has chats |
  * | `kit:chat:{<tag>}:activity`        | stream | changes, each with the chat as `c`: `s` sent sequence, `j` joined, `l` left, `d` left by deletion, `r` sequence that a worker returned, `p` position that moved | permanent, about 4,096 entries |
  * | `kit:chat:{<tag>}:member:<user>`   | hash   | chat → `position from joinId epoch`                        | while it has chats there   |
- * | `kit:chat:{<tag>}:meta:<chat>`     | hash   | `layout`, `epoch`, `config`, `createdAt`; `losses`: epochs begun after a loss; `receipts`; `owners`: there are fields `own:<user>`, a member's own messages after its position, `FIRST-LAST,…` | until `delete()` |
+ * | `kit:chat:{<tag>}:meta:<chat>`     | hash   | `layout`, `epoch`, `config`, `createdAt`; `losses`: epochs started after a loss; `receipts`; `owners`: there are fields `own:<user>`, a member's own messages after its position, `FIRST-LAST,…` | until `delete()` |
  * | `kit:chat:{<tag>}:messages:<chat>` | stream | `<sequence>-<ms>`: `f` sender; body as `s` text, `j` JSON or `x` bytes; `t` bytes so far, where `retain.bytes` is set | until `delete()`, or `retain.ageMs` after the last message |
  * | `kit:chat:{<tag>}:positions:<chat>` | zset  | member → position                                          | until `delete()`           |
  * | `kit:chat:{<tag>}:sent-even:<chat>` | hash  | sender and client id → `sequence ms`, in even windows of `dedupeMs`; caller → `number codes` of its last call with a refusal; empty field: number of the window | to the end of the next window |

@@ -8,8 +8,8 @@ import * as scripts from "./scripts/index.js";
 const mostCopies = 16;
 
 /**
- * The number of shards of a prefix. It has a key of its own, and each shard with chats has a copy: on a Cluster a new process can use
- * the chats of the other nodes while that key's node is lost.
+ * The number of shards of a prefix. It has its own key, and each shard with chats has a copy. On a Cluster, a new process can
+ * therefore use the chats of the other nodes while the key's node is lost.
  */
 export class Layout {
   readonly #context: ClientContext;

@@ -4,13 +4,13 @@ import type { Gap, Message } from "./read/message.js";
 import type { ChatNews, News } from "./read/reader.js";
 import type { ResolvedListenOptions } from "./options.js";
 
-/** A message that a listener hands out. */
+/** A message that a listener delivers. */
 export interface DeliveredMessage<Body = unknown> extends Message<Body> {
-  /** Messages of this chat right before this one that the member will not receive. */
+  /** Messages of this chat right before this message that the member will not receive. */
   readonly gap: Gap | undefined;
   /** The chat has changed its history for this listener; see `ChatNews`. */
   readonly reset: "fork" | "epoch" | undefined;
-  /** Marks the message as handled. The position waits for earlier messages of the chat that are not. */
+  /** Marks the message as handled. The position does not move past earlier messages of the chat that are not done. */
   done(): void;
 }
 
@@ -64,14 +64,14 @@ const mayPass = (error: unknown): error is KitError =>
   error instanceof KitError && error.code !== "KIT_CLOSED" && (error.code !== "KIT_UNAVAILABLE" || error.retryable);
 
 /**
- * Messages of all chats of a member as they arrive, in order within each chat. Made by `listen()`.
+ * Messages of all chats of a member as they arrive, in order within each chat. Create it with `listen()`.
  *
- * Iterating acknowledges nothing. A message is done once `done()` is called on it, in any order. The member's position moves up to the
- * first message that is not done, so that a crash loses nothing: the next listener receives all unacknowledged messages again.
+ * Iterating acknowledges nothing. Call `done()` on each message, in any order. The member's position moves up to the first message
+ * that is not done, so a crash loses nothing: the next listener receives all unacknowledged messages again.
  *
- * Outages and refusals are waited out, except at the first fetch. The chat object emits `error` when one begins and, with the code
- * `KIT_RECOVERED`, when it is over, once for all its listeners and waits. A connection that is back at the next try is not reported.
- * A server that has fallen silent is noticed within 12 s.
+ * The listener waits out outages and refusals, except at the first fetch. The chat object emits `error` when one starts and, with the
+ * code `KIT_RECOVERED`, when it is over, once for all its listeners and waits. A connection that is restored at the next attempt is
+ * not reported. A server that stops answering is noticed within 12 s.
  */
 export class Listener<Body = unknown> implements AsyncIterable<DeliveredMessage<Body>> {
   readonly #host: ListenerHost<Body>;
@@ -88,7 +88,7 @@ export class Listener<Body = unknown> implements AsyncIterable<DeliveredMessage<
   #isTaken = false;
   #isOver = false;
 
-  /** Made by this package only. */
+  /** For this package only: use `chat.listen()`. */
   constructor(host: ListenerHost<Body>, resolved: ResolvedListenOptions) {
     this.#host = host;
     this.#outage = host.outage;
@@ -96,10 +96,10 @@ export class Listener<Body = unknown> implements AsyncIterable<DeliveredMessage<
   }
 
   /**
-   * Handles messages until the signal aborts, `concurrency` at a time. Each is done when the handler resolves.
+   * Handles messages until the signal aborts, up to `concurrency` at a time. A message is done when its handler resolves.
    *
-   * @throws the error of a handler, once the running handlers have ended; no other begins. The message is not acknowledged.
-   * @throws {TypeError | RangeError} `concurrency` is no integer from 1.
+   * @throws the error of a handler, once the running handlers have settled. No other handler starts. The message is not acknowledged.
+   * @throws {TypeError | RangeError} `concurrency` is not an integer of at least 1.
    * @throws every error of iterating.
    */
   async each(
@@ -134,8 +134,7 @@ export class Listener<Body = unknown> implements AsyncIterable<DeliveredMessage<
   }
 
   /**
-   * Ends with `signal.reason` when the signal aborts; leaving the loop ends it, too. It waits for acknowledgements under
-   * way.
+   * Throws `signal.reason` when the signal aborts. Leave the loop to end it. Either way it waits for acknowledgements in flight.
    *
    * @throws {KitError} the first fetch failed; or the client or the chat object was closed.
    */
@@ -178,7 +177,7 @@ export class Listener<Body = unknown> implements AsyncIterable<DeliveredMessage<
     }
   }
 
-  /** Merges two gaps: the second follows the first, or begins in it. */
+  /** Merges two gaps: the second one follows the first one, or starts in it. */
   #note(chat: string, { gap, reset }: Notice): void {
     if (!gap && !reset) return;
     const before = reset ? undefined : this.#notices.get(chat);

@@ -11,8 +11,8 @@ interface Loss {
 }
 
 /**
- * The groups of shards of a Cluster whose node does not answer. Reads skip them, so that those of other nodes wait for no deadline; one
- * loop for each finds out when it answers again.
+ * The groups of shards of a Cluster whose node does not answer. Reads skip them, so that reads of other nodes don't wait for a
+ * deadline. One loop for each group finds out when it answers again.
  */
 export class LostShards {
   readonly #life: ObjectLife;

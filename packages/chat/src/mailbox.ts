@@ -10,30 +10,33 @@ import type { ChatStore } from "./store.js";
 
 /** A message of a mailbox, leased to one worker. */
 export interface LeasedMessage<Body = unknown> extends Message<Body> {
-  /** How often it was delivered, including this time; from 2 on an earlier worker did not finish it. */
+  /** How often the message was delivered, including this time. If it is 2 or more, an earlier worker did not finish the message. */
   readonly deliveries: number;
-  /** Messages right before this one that no worker will receive. */
+  /** Messages right before this message that no worker will receive. */
   readonly gap: Gap | undefined;
   /**
-   * Acknowledges the message, which is not delivered again. False if the lease ended and another worker has the message, or has
-   * acknowledged it. Works after the end of the lease as long as no other worker has it.
+   * Acknowledges the message, so that it is not delivered again. Resolves with false if the lease ended and another worker has the
+   * message, or has acknowledged it. Works after the end of the lease as long as no other worker has the message.
    */
   ack(): Promise<boolean>;
-  /** Extends the lease to this many milliseconds from now, by default the `leaseMs` of `take`. False as for `ack`. */
+  /**
+   * Extends the lease to this many milliseconds from now, by default the `leaseMs` of `take`. Resolves with false in the same cases
+   * as `ack`.
+   */
   extend(leaseMs?: number): Promise<boolean>;
-  /** Returns the message, for the next worker at once. False as for `ack`. */
+  /** Returns the message, so that the next worker can receive it immediately. Resolves with false in the same cases as `ack`. */
   release(): Promise<boolean>;
 }
 
 /** The state of a mailbox, for senders. */
 export interface MailboxStats {
-  /** Messages that are not acknowledged, including those that a worker has. */
+  /** Messages that are not acknowledged, including leased ones. */
   readonly length: number;
-  /** Messages that a worker has. */
+  /** Messages that are leased to a worker. */
   readonly leased: number;
   /** When the oldest unacknowledged message was sent, in epoch milliseconds; undefined if there is none. */
   readonly oldestAt: number | undefined;
-  /** The age of the oldest, by the server's clock. */
+  /** The age of the oldest unacknowledged message, by the server's clock. */
   readonly oldestAgeMs: number | undefined;
   /** When a worker last took, extended, released or acknowledged a message; undefined if never. */
   readonly lastSeenAt: number | undefined;
@@ -53,16 +56,16 @@ export interface MailboxHost<Body> {
 const longestWaitMs = 30_000;
 
 /**
- * The messages for one recipient, delivered to any number of workers under leases. Made by `chat.mailbox()`.
+ * The messages for one recipient, delivered to any number of workers under leases. Create it with `chat.mailbox()`.
  *
- * A mailbox is a chat whose only member has the same name, and to which anyone may send: `history`, `inspect` and `delete`
- * of the chat object work on it. The first call that needs it creates it.
+ * A mailbox is a chat whose only member has the same name, and to which anyone may send. The chat object's `history`, `inspect` and
+ * `delete` work on it. The first call that needs it creates it.
  */
 export class Mailbox<Body = unknown> {
   readonly name: string;
   readonly #host: MailboxHost<Body>;
 
-  /** Made by this package only. */
+  /** For this package only: use `chat.mailbox()`. */
   constructor(name: string, host: MailboxHost<Body>) {
     this.name = name;
     this.#host = host;
@@ -82,15 +85,14 @@ export class Mailbox<Body = unknown> {
   }
 
   /**
-   * Leases messages to one worker: first those whose lease has ended, then new ones in order. Empty if there was none within
-   * `waitMs`. No other worker gets them until `leaseMs` have passed on the server; then they are delivered again, with a
-   * higher `deliveries`, until a worker acknowledges them. At most 1,000 messages of a mailbox are leased at a time.
+   * Leases messages to one worker: first messages whose lease has ended, then new messages in order. Resolves with an empty list if
+   * there was none within `waitMs`. No other worker receives them until `leaseMs` have passed on the server. Then they are delivered
+   * again, with a higher `deliveries`, until a worker acknowledges them. Up to 1,000 messages of a mailbox are leased at a time.
    *
-   * @throws {KitUnavailableError} no server in time; no message was leased.
-   * @throws {KitUnknownOutcomeError} the reply is lost. Leased messages are delivered again when their leases end.
-   * @throws {TypeError | RangeError} an option is not what it should be.
-   * @throws `signal.reason` if `signal` aborts while there is no message. Messages that were leased are returned in any
-   * case.
+   * @throws {KitUnavailableError} no server answered in time; no message was leased.
+   * @throws {KitUnknownOutcomeError} the reply was lost. Leased messages are delivered again when their leases end.
+   * @throws {TypeError | RangeError} an option is invalid.
+   * @throws `signal.reason` if `signal` aborts while there is no message. Messages that were already leased are always returned.
    *
    * @example
    * for (const message of await mailbox.take({ limit: 10, waitMs: 60_000 })) {
@@ -117,10 +119,10 @@ export class Mailbox<Body = unknown> {
   }
 
   /**
-   * Reads how many messages wait, for how long, and when a worker was last seen. Zero and undefined for a mailbox that was never
-   * used.
+   * Reads how many messages wait, for how long, and when a worker last used the mailbox. Returns zero and undefined for a mailbox
+   * that was never used.
    *
-   * @throws {KitUnavailableError} no server in time.
+   * @throws {KitUnavailableError} no server answered in time.
    */
   stats(): Promise<MailboxStats> {
     return traced("chat.mailboxStats", this.#facts, async () => {

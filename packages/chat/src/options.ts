@@ -31,19 +31,21 @@ const historyText = (name: string, history: NonNullable<JoinOptions["history"]>)
 export interface ChatOptions extends ClientOptions {
   /**
    * The number of shards into which the chats are divided, 1 to 256. On a Cluster they spread over its nodes, and a waiting process
-   * opens a connection for each. The first user of a prefix stores the number, which then holds for all: another one is ignored.
+   * opens a connection for each. The first user of a prefix stores the number. It then applies to all users; another number is
+   * ignored.
    *
    * @default 16
    */
   readonly shards?: number | undefined;
   /**
-   * The largest body that this object sends, in bytes. A chat has a limit of its own as well.
+   * The largest body that this object sends, in bytes. Each chat has its own limit as well.
    *
    * @default 65536
    */
   readonly maxBodyBytes?: number | undefined;
   /**
-   * How many sends or acknowledgements may wait in this process, for each chat or shard. Further ones reject with `KIT_CHAT_BUSY`.
+   * The maximum number of sends or acknowledgements that wait in this process, for each chat or shard. Further calls reject with
+   * `KIT_CHAT_BUSY`.
    *
    * @default 10000
    */
@@ -62,16 +64,16 @@ export const chatRules = {
 
 export type ChatSettings = Resolved<typeof chatRules>;
 
-/** Reasons to drop a message. Any one is enough; reasons that are not given do not apply. */
+/** When to drop a message. A message is dropped as soon as one condition applies. Conditions that you don't set have no effect. */
 export interface Retention {
-  /** Drops a message that has this many newer ones. At most 1,000,000,000. */
+  /** Drops a message that has this many newer messages. At most 1,000,000,000. */
   readonly count?: number | undefined;
   /** Drops a message that is older than this many milliseconds. */
   readonly ageMs?: number | undefined;
-  /** Drops a message when the bodies of newer ones take this many bytes. At least `maxBodyBytes`. */
+  /** Drops a message when the bodies of newer messages use this many bytes. At least `maxBodyBytes`. */
   readonly bytes?: number | undefined;
   /**
-   * Drops a message that all members have acknowledged. It waits for the slowest: add `count`, `ageMs` or `lag`.
+   * Drops a message that all members have acknowledged. It waits for the slowest member: add `count`, `ageMs` or `lag`.
    *
    * @default false
    */
@@ -96,8 +98,8 @@ export interface CreateOptions {
    */
   readonly retain?: Retention | undefined;
   /**
-   * The effect of a message that exceeds `retain.count` or `retain.bytes`: the oldest is dropped, or the new one is refused
-   * with ChatFullError. Refusing needs `readByAll` or `ageMs`, so that space becomes free again.
+   * What happens when a message exceeds `retain.count` or `retain.bytes`: the oldest message is dropped, or the new message is
+   * refused with ChatFullError. Refusing needs `readByAll` or `ageMs`, so that space becomes free again.
    *
    * @default "drop"
    */
@@ -109,8 +111,8 @@ export interface CreateOptions {
    */
   readonly senders?: "members" | "anyone" | undefined;
   /**
-   * Members are removed from the chat when they leave more than this many messages of others unacknowledged, or any message for longer
-   * than this many milliseconds. The next send removes them.
+   * Sets when lagging members are removed: when they leave more than `messages` messages of others unacknowledged, or any message for
+   * longer than `ageMs` milliseconds. The next send removes them.
    *
    * @default nobody is removed
    */
@@ -122,15 +124,15 @@ export interface CreateOptions {
    */
   readonly maxBodyBytes?: number | undefined;
   /**
-   * For how many milliseconds the same client id of the same sender means the same message; the chat may remember it for
-   * twice as long.
+   * How long the same client id from the same sender means the same message, in milliseconds. The chat may remember it for twice as
+   * long.
    *
    * @default 600000
    */
   readonly dedupeMs?: number | undefined;
   /**
-   * Whether members get each other's positions, as read receipts: see `positions` of `fetch`, `wait` and `listen`. Without it a
-   * member gets only its own, which its other devices move.
+   * Whether members receive each other's positions, as read receipts: see `positions` of `fetch`, `wait` and `listen`. Without it a
+   * member receives only its own position, which its other devices move.
    *
    * @default false
    */
@@ -160,8 +162,8 @@ export interface MailboxOptions extends Pick<CreateOptions, "maxBodyBytes" | "de
    */
   readonly retain?: Omit<Retention, "readByAll"> | undefined;
   /**
-   * The effect of a message that exceeds `retain.count` or `retain.bytes`: it is refused with ChatFullError, or the oldest is
-   * dropped.
+   * What happens when a message exceeds `retain.count` or `retain.bytes`: the new message is refused with ChatFullError, or the
+   * oldest message is dropped.
    *
    * @default "refuse"
    */
@@ -175,22 +177,22 @@ export const mailboxRules = {
   dedupeMs: createRules.dedupeMs,
 } satisfies RulesOf<MailboxOptions>;
 
-/** How much a worker takes from a mailbox, and for how long. */
+/** How many messages a worker takes from a mailbox, and for how long. */
 export interface TakeOptions extends Pick<FetchOptions, "maxBytes"> {
   /**
-   * How many messages at most, 1 to 100.
+   * The maximum number of messages, 1 to 100.
    *
    * @default 1
    */
   readonly limit?: number | undefined;
   /**
-   * For how long no other worker gets them, in milliseconds by the server's clock.
+   * How long no other worker receives the messages, in milliseconds of the server's clock.
    *
    * @default 30000
    */
   readonly leaseMs?: number | undefined;
   /**
-   * How long to wait for the first one, in milliseconds.
+   * How long to wait for the first message, in milliseconds.
    *
    * @default 0
    */
@@ -212,19 +214,19 @@ export type ResolvedTakeOptions = Resolved<typeof takeRules>;
 /** The replicas and disks that must have a message before `send` resolves; see core's `durable`. */
 export interface DurableOption {
   /**
-   * How many replicas must have received it.
+   * How many replicas must have received the message.
    *
    * @default 1
    */
   readonly replicas?: number | undefined;
   /**
-   * The disks that must have it: none, the master's, or those of the master and of `replicas` replicas.
+   * The disks that must have the message: no disk, the master's disk, or the disks of the master and `replicas` replicas.
    *
    * @default "none"
    */
   readonly fsync?: "none" | "local" | "replicas" | undefined;
   /**
-   * How long to wait for that, in milliseconds.
+   * How long to wait for replicas and disks, in milliseconds.
    *
    * @default 1000
    */
@@ -242,17 +244,17 @@ const durableRules = {
 export interface SendOptions<Body> {
   /** The sender. */
   readonly from: string;
-  /** Text, bytes (`Uint8Array`), or what JSON can hold. */
+  /** Text, bytes (`Uint8Array`), or any value that JSON can represent. */
   readonly body: Body;
   /**
-   * The sender's own id of the message, 1 to 128 characters: sending it again gives the first message with the first body.
+   * The sender's own id of the message, 1 to 128 characters. Sending it again returns the first message, with the first body.
    *
    * @default a random one, so that a lost reply never duplicates a message
    */
   readonly clientId?: string | undefined;
-  /** Waits until replicas or disks have the message. Such a send has a dedicated connection, and shares no batch with others. */
+  /** Waits until replicas or disks have the message. The send uses a dedicated connection, and shares no batch with other sends. */
   readonly durable?: DurableOption | undefined;
-  /** Rejects the call with `signal.reason`; a message that was already sent may arrive. */
+  /** Rejects the call with `signal.reason`. A message that was already sent may still arrive. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -268,31 +270,31 @@ export type ResolvedSendOptions = Resolved<typeof sendRules>;
 
 /** How much to fetch. */
 export interface FetchOptions {
-  /** The token of this reader's last page. Without it, all that the member has not acknowledged. */
+  /** The token of this reader's last page. Without it, all messages that the member has not acknowledged are returned. */
   readonly token?: string | undefined;
   /**
-   * How many messages at most, 1 to 10,000.
+   * The maximum number of messages, 1 to 10,000.
    *
    * @default 500
    */
   readonly limit?: number | undefined;
   /**
-   * How many bytes of bodies at most; one message is returned in any case.
+   * The maximum size of the bodies together, in bytes. At least one message is returned.
    *
    * @default 1048576
    */
   readonly maxBytes?: number | undefined;
   /**
-   * Acknowledges the messages before they are returned: at most once. They are lost if the process ends in between, or if
-   * the call rejects after a part was acknowledged.
+   * Acknowledges the messages before they are returned, so that each is delivered at most once. They are lost if the process ends in
+   * between, or if the call rejects after a part was acknowledged.
    *
    * @default false
    */
   readonly autoAck?: boolean | undefined;
   /**
-   * Whether this reader receives positions that moved: the member's own, also by this device, and in chats with `receipts` those of
-   * all members. They are hints: they are announced while any reader, in any process, has this option, and for 30 s more. A reader
-   * that begins, or was away for longer, calls `unread()`.
+   * Whether this reader receives moved positions: the member's own, even if this device moved it, and in chats with `receipts` the
+   * positions of all members. They are hints. They are announced while any reader in any process has this option, and for 30 s
+   * afterward. Call `unread()` when a reader starts, or after it was offline for longer.
    *
    * @default false
    */
@@ -315,7 +317,7 @@ export type ResolvedFetchOptions = Resolved<typeof fetchRules>;
 /** How long to wait. */
 export interface WaitOptions extends Pick<FetchOptions, "token" | "positions" | "signal"> {
   /**
-   * How long at most, in milliseconds.
+   * The maximum time to wait, in milliseconds.
    *
    * @default unlimited
    */
@@ -334,13 +336,13 @@ export type ResolvedWaitOptions = Resolved<typeof waitRules>;
 /** How to listen. */
 export interface ListenOptions extends Pick<FetchOptions, "token" | "maxBytes" | "positions" | "signal"> {
   /**
-   * How many messages are fetched at once.
+   * How many messages are fetched together.
    *
    * @default 100
    */
   readonly limit?: number | undefined;
   /**
-   * How many delivered messages may be not done; beyond that nothing more is fetched.
+   * How many delivered messages may be unfinished. While that many are, nothing more is fetched.
    *
    * @default 1000
    */
@@ -358,7 +360,7 @@ export const listenRules = {
 
 export type ResolvedListenOptions = Resolved<typeof listenRules>;
 
-/** Where a page of history begins: before, after or around a sequence, or at a time. At most one of them may be given. */
+/** Where a page of history starts: before, after or around a sequence, or at a time. Set at most one of them. */
 export interface HistoryOptions extends Pick<FetchOptions, "maxBytes"> {
   /**
    * The messages before this sequence.
@@ -370,16 +372,16 @@ export interface HistoryOptions extends Pick<FetchOptions, "maxBytes"> {
   readonly after?: number | undefined;
   /** The messages around this sequence. */
   readonly around?: number | undefined;
-  /** The messages from this time on, in epoch milliseconds. */
+  /** The messages from this time, in epoch milliseconds. */
   readonly at?: number | undefined;
   /**
-   * How many messages at most, 1 to 1,000.
+   * The maximum number of messages, 1 to 1,000.
    *
    * @default 50
    */
   readonly limit?: number | undefined;
   /**
-   * Shows only what this member may see: nothing from before it joined, except the history that it was given.
+   * Shows only what this member may see: no messages from before it joined, except the history that it received.
    *
    * @default all messages that are kept
    */
@@ -397,7 +399,7 @@ export const historyRules = {
 /** How to follow a chat. */
 export interface TailOptions {
   /**
-   * How many of the existing messages come first.
+   * How many existing messages come first.
    *
    * @default 10
    */
@@ -408,10 +410,10 @@ export interface TailOptions {
 
 export const tailRules = { last: integer(0, undefined, 10), signal } satisfies RulesOf<TailOptions>;
 
-/** How much of the history a new member gets. */
+/** How much of the history a new member receives. */
 export interface JoinOptions {
   /**
-   * Nothing, all messages that are kept, this many of the last ones, or those after a sequence, for a member that returns.
+   * Nothing, all messages that are kept, this many of the last messages, or the messages after a sequence, for a member that returns.
    *
    * @default "none"
    */
@@ -429,7 +431,7 @@ export interface MembersOptions {
    */
   readonly cursor?: string | undefined;
   /**
-   * About how many, 1 to 1,000.
+   * About how many members a page has, 1 to 1,000.
    *
    * @default 100
    */

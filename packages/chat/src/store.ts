@@ -41,7 +41,7 @@ export class ChatStore {
   }
 
   /**
-   * `open`, for a call that begins.
+   * `open`, for a call that starts.
    *
    * @throws {KitClosedError} the chat object was closed.
    */

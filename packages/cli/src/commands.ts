@@ -21,7 +21,7 @@ type Values = Readonly<Record<string, unknown>>;
 
 const nameArgument: readonly CliArgument[] = [{ name: "name", about: "" }];
 
-/** At most this many names in a message that lists the existing ones. */
+/** The maximum number of names in a message that lists the existing ones. */
 const mostNamed = 20;
 
 const integerOf = (text: string): number => {

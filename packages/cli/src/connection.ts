@@ -23,9 +23,9 @@ const note = (text: string | undefined): Promise<void> =>
   text === undefined ? Promise.resolve() : write(process.stderr, `kit: ${harmless(text)}\n`);
 
 /**
- * Calls `run` with a connection, and closes that.
+ * Calls `run` with a connection, and closes the connection afterward.
  *
- * @throws {KitError} what `connect()` throws.
+ * @throws {KitError} as `connect()` throws.
  */
 export const withConnection = async (
   target: Target,

@@ -5,7 +5,7 @@ import { type Facts, secondsText } from "@kit/core/toolkit";
 export interface RawKey {
   readonly key: string;
   readonly type: string;
-  /** Time until it expires; null: it has no end. */
+  /** The time until the key expires; null if it never expires. */
   readonly msLeft: number | null;
 }
 

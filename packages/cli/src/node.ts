@@ -66,13 +66,13 @@ export class ServerNode {
     await this.call("PING").catch(() => undefined);
   }
 
-  /** Ends the connection at once. */
+  /** Closes the connection immediately. */
   disconnect(): void {
     this.#connection.disconnect();
   }
 
   /**
-   * Sends one command. A process that did not answer gets no further ones: each would take as long.
+   * Sends one command. If a process did not answer a command, it receives no further ones: each would take just as long.
    *
    * @throws {Refused} the server refuses the command.
    * @throws {Silent} no answer.
@@ -127,7 +127,7 @@ export class ServerNode {
     return settings;
   }
 
-  /** Another connection to this process, not yet opened; whoever makes it disconnects it. */
+  /** Another connection to this process, not yet opened. The caller must disconnect it. */
   another(override: Settings = {}): Redis {
     const connection = this.#connection.duplicate({
       sentinels: undefined as never,

@@ -13,7 +13,10 @@ export const write = (stream: NodeJS.WriteStream, chunk: string | Uint8Array): P
     else stream.once("drain", resolve);
   });
 
-/** The same JSON without characters that could rewrite a terminal or reorder a line, as the control characters C1 and those of bidi. */
+/**
+ * The same JSON with escapes for characters that could rewrite a terminal or reorder a line, such as C1 and bidi control
+ * characters.
+ */
 const escaped = (json: string): string =>
   json.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (found) =>
     Array.from({ length: found.length }, (_, at) => `\\u${found.charCodeAt(at).toString(16).padStart(4, "0")}`).join(
@@ -21,7 +24,7 @@ const escaped = (json: string): string =>
     ),
   );
 
-/** `own`: further fields of the form, which those of a value never replace. */
+/** `own`: further fields of the form. A field of the value never replaces them. */
 export const writeJson = (value: object, own: object = {}): Promise<void> => {
   const form = { version: jsonVersion, ...own };
   return write(process.stdout, `${escaped(JSON.stringify({ ...form, ...value, ...form }))}\n`);

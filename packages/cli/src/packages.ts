@@ -10,7 +10,7 @@ export const knownPackages: readonly string[] = Object.keys(manifest.peerDepende
 /** Not installed, or a version without a descriptor. */
 const absences: readonly unknown[] = ["ERR_MODULE_NOT_FOUND", "ERR_PACKAGE_PATH_NOT_EXPORTED"];
 
-/** Loads the descriptor of a package; undefined when the package is not installed beside the command line. */
+/** Loads the descriptor of a package. Undefined if the package is not installed next to the command line. */
 export const descriptorOf = async (name: string): Promise<PackageDescriptor | undefined> => {
   try {
     const entry = (await import(`@kit/${name}/descriptor`)) as { readonly descriptor: PackageDescriptor };

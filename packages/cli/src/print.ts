@@ -96,7 +96,7 @@ const longest = (texts: readonly string[]): number => texts.reduce((most, { leng
 /** The share of a narrow page that the columns before the last may take together. */
 const mostBefore = 0.55;
 
-/** Rows of cells on a page of this width; the names of the columns are a line of their own. */
+/** Rows of cells on a page of this width. The names of the columns are on a separate line. */
 export const tableLines = (
   names: readonly string[],
   rows: readonly (readonly string[])[],

@@ -23,7 +23,7 @@ interface DoctorOptions extends Target {
   readonly skip?: string;
 }
 
-/** The explanations of the doctor's checks by their ids, those of the packages last. */
+/** The explanations of the doctor's checks by their ids. The explanations of the packages' checks come last. */
 const explanationsOf = (descriptors: Descriptors): ReadonlyMap<string, string> => {
   const ofPackages = descriptors.flatMap(({ checks = [] }): readonly DoctorCheck[] => checks);
   return new Map([...sectionsOf(doctorPage), ...ofPackages.map(({ id, about }) => [id, about.trim()] as const)]);
@@ -96,10 +96,10 @@ const offers = (descriptor: PackageDescriptor, isInspected: boolean, word: strin
     : (descriptor.commands ?? []).some(({ path }) => path.split(" ")[0] === word);
 
 /**
- * The descriptors of the packages that the words can mean. Loading one loads its package. So if a package has the name of the
- * command, only that one is loaded.
+ * The descriptors of the packages that the words can mean. Loading a descriptor loads its package. So if a package has the
+ * name of the command, only its descriptor is loaded.
  *
- * @throws {Failure} the package of that name is not installed.
+ * @throws {Failure} the package with that name is not installed.
  */
 const descriptorsFor = async (words: readonly string[]): Promise<Descriptors> => {
   const [first = "help", second] = words;

@@ -9,7 +9,7 @@ export interface Server {
   /** The form of its address. */
   readonly topology: Topology;
   readonly redis: Connection;
-  /** The single server, or each master of the Cluster: first those that answered at the beginning. */
+  /** The single server, or each master of the Cluster. Masters that answered at the start come first. */
   readonly nodes: readonly [ServerNode, ...ServerNode[]];
   readonly prefix: string;
   /** The packages that are installed. */
@@ -30,7 +30,7 @@ export const connectionsOf = (redis: Connection): readonly NodeConnection[] => {
   return nodes ? nodes.call(redis, "master") : [redis as unknown as NodeConnection];
 };
 
-/** Each master that the Cluster lists, after a first PING. The client itself drops those that it cannot reach. */
+/** Each master that the Cluster lists, after a first PING. The client itself drops masters that it cannot reach. */
 const mastersOf = async (known: readonly ServerNode[]): Promise<readonly ServerNode[]> => {
   await Promise.all(known.map((node) => node.greet()));
   const nodes = [...known];

@@ -10,7 +10,7 @@ let isResumable = false;
 /** The exit code when a signal has ended the command, else undefined. */
 export const signalExitCode = (): number | undefined => (isResumable && endedBy === exitCodes.SIGTERM ? 0 : endedBy);
 
-/** The command that the signal ended continues when it is run again: that is a success for a supervisor. */
+/** The command that the signal ended continues when you run it again: a supervisor should see that as a success. */
 export const endedResumable = (): void => {
   isResumable = true;
 };
@@ -18,7 +18,7 @@ export const endedResumable = (): void => {
 /** From now on the first signal only aborts the returned signal, and the process has 10 s to end in order. */
 export const shutdownSignal = (): AbortSignal => (running ??= new AbortController()).signal;
 
-/** Without a {@link shutdownSignal}, or at the second signal, the process ends at once. */
+/** Without a {@link shutdownSignal}, or at the second signal, the process exits immediately. */
 export const listenForSignals = (): void => {
   for (const name of ["SIGINT", "SIGTERM"] as const)
     process.on(name, () => {

@@ -1,8 +1,8 @@
 import { exitCodes, Failure } from "./exit-codes.js";
 
 /**
- * An address without user name and password, for all output. Only for addresses that `connect()` has parsed: in others the end
- * of the password is unknown.
+ * An address without user name and password, for all output. Pass only addresses that `connect()` has parsed: in other
+ * addresses the end of the password is unknown.
  */
 export const withoutCredentials = (url: string): string => url.replace(/^([a-z+]+:\/\/)[^@/]*@/i, "$1");
 
@@ -15,7 +15,10 @@ export const givenUrl = (url: string | undefined): string => {
   return url ?? (process.env["REDIS_URL"] || defaultUrl);
 };
 
-/** Names the server that nobody has named: where a command may change it, or REDIS_URL is there and empty. */
+/**
+ * A note that names the default server, if the user named no server and the command may change data, or if REDIS_URL is set
+ * but empty.
+ */
 export const defaultNote = (url: string | undefined, mayChange: boolean): string | undefined => {
   const variable = process.env["REDIS_URL"];
   if (url !== undefined || variable || (variable === undefined && !mayChange)) return undefined;

@@ -179,9 +179,9 @@ export class GeoIpCommands {
   }
 
   /**
-   * Completes a switch: makes the shards of the serving version permanent, and lets those of the previous one expire.
-   * Idempotent, so that any process can complete a switch that a crash interrupted; late calls yield to a later switch.
-   * If shards have expired meanwhile, the previous version serves again; false if that one is incomplete, too.
+   * Completes a switch: makes the shards of the serving version permanent, and lets the shards of the previous version expire.
+   * Idempotent, so that any process can complete a switch that a crash interrupted. Late calls yield to a later switch. If
+   * shards have expired meanwhile, the previous version serves again. False if the previous version is incomplete as well.
    */
   async settle(options: ActivateOptions): Promise<boolean> {
     const { deadlineMs } = options;

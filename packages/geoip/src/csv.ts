@@ -12,7 +12,10 @@ interface NamedStream {
   readonly stream: CsvStream;
 }
 
-/** A file by its path or URL, gunzipped where it ends in `.gz`; or a stream of bytes or text, also with a name for messages. */
+/**
+ * A file by its path or URL, gunzipped if its name ends with `.gz`; or a stream of bytes or text, optionally with a name for
+ * messages.
+ */
 export type CsvInput = string | URL | CsvStream | NamedStream;
 
 const comma = 0x2c;
@@ -43,8 +46,8 @@ export class CsvRow {
   }
 
   /**
-   * Takes the row that begins at `from` and finds its columns. Returns where the next one begins; -1 if the row's end
-   * is not in these bytes, as may be in a file's last row.
+   * Reads the row that starts at `from` and finds its columns. Returns where the next row starts; -1 if the row's end is not in
+   * these bytes, which can happen in a file's last row.
    *
    * @internal
    */

@@ -24,8 +24,8 @@ export interface ImportPosition {
 }
 
 /**
- * The input is malformed; `file`, `row` and `column` name the place. Nothing of this import is or was visible, and the old version keeps
- * serving.
+ * The input is malformed; `file`, `row` and `column` name the place. Nothing of this import was ever visible, and the old
+ * version keeps serving.
  */
 export class GeoIpImportError extends KitError {
   /** @internal */
@@ -48,8 +48,8 @@ export class GeoIpImportError extends KitError {
 }
 
 /**
- * The import took longer than `stagingMs`, or the server evicts keys, so that parts of its data are gone. The old version keeps serving.
- * Import again, with a longer `stagingMs`.
+ * The import took longer than `stagingMs`, or the server evicts keys, so parts of its data were lost. The old version keeps
+ * serving. Import again with a longer `stagingMs`.
  */
 export class GeoIpStagingError extends KitError {
   /** @internal */
@@ -64,7 +64,7 @@ export class GeoIpStagingError extends KitError {
   }
 }
 
-/** There is no such version: nothing was imported yet, or there is no earlier version to go back to. */
+/** This version does not exist: nothing was imported yet, or there is no earlier version to roll back to. */
 export class GeoIpNoVersionError extends KitError {
   /** @internal */
   static override readonly brand: string = "GeoIpNoVersionError";
@@ -104,7 +104,7 @@ export class GeoIpStaleError extends KitError {
   }
 }
 
-/** `lookupSync()` was called in another mode than `local`, or before `ready()` resolved. */
+/** `lookupSync()` was called in a mode other than `local`, or before `ready()` resolved. */
 export class GeoIpNotLoadedError extends KitError {
   /** @internal */
   static override readonly brand: string = "GeoIpNotLoadedError";

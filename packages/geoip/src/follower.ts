@@ -12,8 +12,9 @@ import type { Head } from "./scripts/index.js";
  */
 const lookEveryMs = 60_000;
 /**
- * A reader leaves a young switch to its importer for this long, and for a random part of four times as long more: of many readers one completes
- * it, and the others find it complete. A reader completes an older switch at once, since its importer may have died.
+ * A reader leaves a recent switch to its importer for this time, plus a random part of four times this time. Of many readers
+ * one then completes the switch, and the others find it complete. A reader completes an older switch immediately, because its
+ * importer may have died.
  */
 const settleAfterMs = 500;
 /** How many versions may disappear during a load before a reader reports corrupt data. */
@@ -47,7 +48,7 @@ export class VersionFollower {
   readonly #looking: NodeJS.Timeout;
   #serving: Serving | undefined;
   #loading: Promise<Serving> | undefined;
-  /** Whether a change was announced since the load under way began. */
+  /** Whether a change was announced after the load in flight started. */
   #isOutdated = false;
   #settling: NodeJS.Timeout | undefined;
 
@@ -77,15 +78,15 @@ export class VersionFollower {
     return this.#serving ?? (await this.#load());
   }
 
-  /** Loads the version that serves now; a load under way is repeated, since it may have begun before the change. */
+  /** Loads the version that serves now. A load in flight is repeated, because it may have started before the change. */
   reload(): Promise<Serving> {
     this.#isOutdated = true;
     return this.#load();
   }
 
   /**
-   * Whether an error is about missing data of a version that no longer serves: the push of the next version was lost,
-   * or the importer died before the switch was complete and parts of the version have expired since.
+   * Whether an error is about missing data of a version that no longer serves. Either the push of the next version was lost, or
+   * the importer died before the switch was complete and parts of the version have expired since.
    */
   async isOfTheReplaced(error: unknown): Promise<boolean> {
     if (!(error instanceof GeoIpCorruptError)) return false;

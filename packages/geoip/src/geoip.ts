@@ -20,30 +20,32 @@ import type { Located } from "./release.js";
 export interface NotLocated {
   readonly place: null;
   /**
-   * The reason: `invalid` for anything but an address; if the database has no range there, `private`, `loopback` … for a special-purpose address
-   * and `gap` for an ordinary one; `unavailable` if no server could be reached.
+   * Why there is no place. `invalid`: the input is not an address. `private`, `loopback` …: a special-purpose address that is
+   * in no range of the database. `gap`: an ordinary address that is in no range of the database. `unavailable`: no server could
+   * be reached.
    */
   readonly none: "invalid" | "gap" | "unavailable" | ReservedClass;
 }
 
-/** The answer to a look-up. */
+/** The result of a look-up. */
 export type Lookup = Located | NotLocated;
 
 /** The events of a reader. */
 export interface GeoIpEvents {
-  /** This reader has loaded a version: its first one (`previous` is null), or another one that serves from now on. */
+  /** This reader has loaded its first version (`previous` is null), or another version that serves from now on. */
   readonly version: readonly [event: { readonly version: string; readonly previous: string | null }];
   /** The data is older than `maxAgeMs`. Emitted once for each version. */
   readonly stale: readonly [event: { readonly version: string; readonly ageMs: number }];
   /**
-   * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop parts of the serving version; under a
-   * `volatile-…` policy only the previous version and one that is being imported. Emitted once for each policy. The policy is read in the
-   * background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   * The server can evict keys when its memory is full. With an `allkeys-…` policy it can evict parts of the serving version.
+   * With a `volatile-…` policy it can evict only the previous version and a version that is being imported. Emitted once for
+   * each policy. kit reads the policy in the background while the event has a listener, and again after a lost connection.
+   * Nothing is emitted if INFO is forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A background operation failed. The reader continues with the data that it has. While looking for new versions fails, one error is
-   * emitted, and one with the code `KIT_RECOVERED` when it works again.
+   * A background operation failed. The reader continues with its loaded data. While checks for new versions fail, one error is
+   * emitted, and one with the code `KIT_RECOVERED` when they work again.
    */
   readonly error: readonly [error: KitError];
 }
@@ -65,7 +67,7 @@ const unavailable: NotLocated = Object.freeze({ place: null, none: "unavailable"
 /** How many versions may disappear during a look-up before a reader reports corrupt data. */
 const mostTurns = 4;
 
-/** A reader of one database. Made by {@link createGeoIp}. */
+/** A reader of one database. Create it with {@link createGeoIp}. */
 export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable {
   /** The database's name. */
   readonly database: string;
@@ -74,7 +76,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   readonly #commands: GeoIpCommands;
   readonly #follower: VersionFollower;
 
-  /** Only this package calls it. */
+  /** For this package only: use {@link createGeoIp}. */
   constructor(redis: RedisLike, database: string, options: GeoIpOptions) {
     super();
     this.#settings = resolve("options", options, geoIpRules);
@@ -95,8 +97,8 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   /**
-   * Loads the data that look-ups need first: in `local` mode everything, otherwise the page index. A look-up does the
-   * same when it is the first.
+   * Loads the data that look-ups need first: everything in `local` mode, otherwise the page index. The first look-up does the
+   * same if you don't call it.
    *
    * @throws {GeoIpNoVersionError} nothing was imported yet.
    * @throws {KitUnavailableError} no server answered in time.
@@ -106,11 +108,11 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   /**
-   * Looks an address up: text (with a port, brackets or a zone, too), 4 or 16 bytes, a number (IPv4), or a bigint (IPv6).
+   * Looks up an address: text (optionally with a port, brackets or a zone), 4 or 16 bytes, a number (IPv4), or a bigint (IPv6).
    *
-   * IPv6 that carries an IPv4 address (mapped, NAT64, 6to4, Teredo) is looked up as that. An invalid address resolves
-   * with `none: "invalid"`; it never throws for the address. Each answer is of one version. A cached place needs no
-   * server. Answers are frozen: callers with addresses of one range may receive the same object.
+   * If an IPv6 address carries an IPv4 address (mapped, NAT64, 6to4, Teredo), kit looks up the IPv4 address. An invalid address
+   * resolves with `none: "invalid"` and never throws. Each answer is from one version. A cached place needs no server. Answers
+   * are frozen, and callers with addresses of one range can receive the same object.
    *
    * @throws {GeoIpNoVersionError} nothing was imported yet.
    * @throws {GeoIpCorruptError} a part of the data is missing or damaged.
@@ -139,9 +141,9 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   /**
-   * Like `lookup()`, but synchronous; for `mode: "local"`, after `ready()`.
+   * Like `lookup()`, but synchronous. It needs `mode: "local"`, after `ready()`.
    *
-   * @throws {GeoIpNotLoadedError} the mode is another, or the data is not loaded yet.
+   * @throws {GeoIpNotLoadedError} the mode is not `local`, or the data is not loaded yet.
    * @throws {GeoIpStaleError} the data is older than `maxAgeMs`, and `onStale` is `"refuse"`.
    */
   lookupSync(address: AddressInput): Lookup {
@@ -155,7 +157,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   /**
-   * The version that serves now, according to the server.
+   * Returns the version that serves now, according to the server.
    *
    * @throws {GeoIpNoVersionError} nothing was imported yet.
    */
@@ -163,21 +165,21 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     return await this.#call("info", () => this.#info());
   }
 
-  /** The number of pages and places that this reader holds. */
+  /** Returns the number of pages and places that this reader holds. */
   get cached(): { readonly pages: number; readonly places: number } {
     return this.#follower.serving?.release.cached ?? { pages: 0, places: 0 };
   }
 
   /**
-   * Ends this reader. Look-ups that wait for the server settle as they would. The client is not touched. Idempotent.
+   * Closes this reader. Look-ups that wait for the server settle as usual. Your client stays open. Idempotent.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   * @throws {TypeError | RangeError} an option is invalid; no other error.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#life.close(options, () => this.#follower.stop());
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
@@ -233,13 +235,12 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
 }
 
 /**
- * Makes a reader of a database that {@link importGeoIp} has stored, or will.
+ * Creates a reader of a database. {@link importGeoIp} can store the database before or after this call.
  *
- * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, never
- * blocked, never subscribed. A dedicated connection receives new versions. Call `close()` when the reader is no longer
- * needed.
+ * Pass `redis` as a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes it, blocks it or
+ * subscribes on it. A dedicated connection receives new versions. Call `close()` when you no longer need the reader.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.
  *
  * @example

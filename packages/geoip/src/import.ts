@@ -17,21 +17,21 @@ import { GeoIpCommands, type Manifest } from "./commands.js";
 export interface ImportResult {
   /** The version that serves now. */
   readonly version: string;
-  /** The format that it was read from. */
+  /** The format of the files. */
   readonly format: string;
   /** Ranges that were read. */
   readonly ranges: { readonly v4: number; readonly v6: number };
-  /** The number of different places among them. */
+  /** The number of different places in these ranges. */
   readonly places: number;
   /** Languages of names. */
   readonly locales: readonly string[];
-  /** Rows or ranges that were passed over, with `onInvalid: "skip"`. */
+  /** Rows or ranges that were skipped, with `onInvalid: "skip"`. */
   readonly skipped: number;
-  /** Ranges that cross another one, with `overlap: "narrower"`. */
+  /** Ranges that cross another range, with `overlap: "narrower"`. */
   readonly crossing: number;
 }
 
-/** Runs an operation with commands of its own. */
+/** Runs an operation with its own commands. */
 const withCommands = <T>(
   operation: string,
   redis: RedisLike,
@@ -59,19 +59,21 @@ const isSource = (source: object): source is GeoIpSource =>
 /**
  * Imports a database, and replaces the serving version in one step.
  *
- * The files are read as streams, packed and stored under keys that expire after `stagingMs`. When all are stored, one
- * script moves the pointer and notifies the readers; only then do the keys become permanent, and those of the previous
- * version expire after `keepPreviousMs`. Until the pointer moves readers see no new data: an import that fails, is
- * aborted or crashes leaves the old version serving, and its keys expire. Of several concurrent imports the last to
- * finish serves.
+ * kit reads the files as streams, packs them, and stores them under keys that expire after `stagingMs`. When all data is
+ * stored, one script moves the pointer and notifies the readers. Only then do the new keys become permanent, and the keys of
+ * the previous version expire after `keepPreviousMs`. Until the pointer moves, readers see no new data. If an import fails, is
+ * aborted or crashes, the old version keeps serving and the new keys expire. If several imports run at the same time, the last
+ * to finish serves.
  *
- * Ranges must ascend within each family, over all files. They may be nested: the most specific one wins.
+ * Ranges must ascend within each family, over all files. They may be nested: the most specific range wins.
  *
- * @throws {TypeError | RangeError} an argument is not what it should be.
- * @throws {GeoIpImportError} the input is malformed: names file, row and column. The old version keeps serving.
- * @throws {GeoIpStagingError} it took longer than `stagingMs`, or the server evicts keys. The old version keeps serving.
- * @throws {KitUnknownOutcomeError} the reply to the switch was lost, or making the keys permanent failed: the new
- * version may serve. Check `info()`: after a second import there is no earlier data to roll back to. Not retryable, if the switch was sent.
+ * @throws {TypeError | RangeError} an argument is invalid.
+ * @throws {GeoIpImportError} the input is malformed; the error names file, row and column. The old version keeps serving.
+ * @throws {GeoIpStagingError} the import took longer than `stagingMs`, or the server evicts keys. The old version keeps
+ *   serving.
+ * @throws {KitUnknownOutcomeError} the reply to the switch was lost, or making the keys permanent failed: the new version may
+ *   serve. Check `info()`: after a second import there is no earlier data to roll back to. Not retryable if the switch was
+ *   sent.
  * @throws `signal.reason` if `signal` aborts before the switch.
  *
  * @example
@@ -170,12 +172,12 @@ const build = async (
 };
 
 /**
- * Switches back to the version that served before the last import or roll-back, as long as it is kept (`keepPreviousMs`). Readers
- * switch as after an import. Resolves with its id.
+ * Switches back to the version that served before the last import or roll-back, as long as it is kept (`keepPreviousMs`).
+ * Readers switch as they do after an import. Resolves with the id of the version.
  *
- * @throws {TypeError | RangeError} an option is not what it should be.
- * @throws {GeoIpNoVersionError} there is no earlier version, or not all of it is left.
- * @throws {KitUnknownOutcomeError} as an import does. Check `info()` first: a second call may undo the first one.
+ * @throws {TypeError | RangeError} an option is invalid.
+ * @throws {GeoIpNoVersionError} there is no earlier version, or parts of it were lost.
+ * @throws {KitUnknownOutcomeError} as for an import. Check `info()` first: a second call may undo the first one.
  */
 export const rollbackGeoIp = async (
   redis: RedisLike,

@@ -1,6 +1,6 @@
 const firstSlots = 1 << 12;
 const firstWords = 1 << 14;
-/** Words of a slot: the hash, and where the entry begins among the entries (0: the slot is free). */
+/** Words of a slot: the hash, and where the entry starts among the entries (0: the slot is free). */
 const perSlot = 2;
 /** Words before an entry's bytes: their count, and its number. */
 const entryHead = 2;

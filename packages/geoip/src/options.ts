@@ -22,45 +22,45 @@ export type Mode = "cached" | "local" | "server";
 /** Settings of a reader. */
 export interface GeoIpOptions extends ClientOptions {
   /**
-   * `cached` keeps recently used pages, `local` all of them, and `server` none: then the server searches, for clients
-   * with little memory.
+   * Which pages a reader keeps. `cached` keeps recently used pages, and `local` all of them. `server` keeps none: the server
+   * searches, for clients with little memory.
    *
    * @default "cached"
    */
   readonly mode?: Mode | undefined;
   /**
-   * How many pages of 256 ranges a reader in `cached` mode keeps of each family: about 2.5 KB each.
+   * How many pages of 256 ranges a reader in `cached` mode keeps for each family. A page uses about 2.5 KB.
    *
    * @default 4096
    */
   readonly cachePages?: number | undefined;
   /**
-   * About how many places a reader keeps in all modes, up to 1 KB each; and as many answers of each family.
+   * About how many places a reader keeps in all modes, up to 1 KB each. It keeps the same number of answers for each family.
    *
    * @default 16384
    */
   readonly cachePlaces?: number | undefined;
   /**
-   * Languages of names, the preferred one first: each name is in the first language that has it.
+   * Languages of names, in order of preference. Each name is in the first language that has it.
    *
    * @default ["en"]
    */
   readonly locales?: readonly string[] | undefined;
   /**
-   * The age at which the event `stale` reports the data, counted from `builtAt`, or from the import if that is not
-   * given. 0 means never.
+   * The age at which the event `stale` reports the data, in milliseconds since `builtAt`, or since the import without
+   * `builtAt`. 0 means never.
    *
    * @default 0
    */
   readonly maxAgeMs?: number | undefined;
   /**
-   * How look-ups treat data older than `maxAgeMs`: they answer, or reject with GeoIpStaleError.
+   * What look-ups do with data older than `maxAgeMs`: they answer, or reject with GeoIpStaleError.
    *
    * @default "answer"
    */
   readonly onStale?: "answer" | "refuse" | undefined;
   /**
-   * How a look-up ends if it needs the server and cannot reach it: it rejects, or resolves with `none: "unavailable"`.
+   * What a look-up does if it needs the server and cannot reach it: it rejects, or resolves with `none: "unavailable"`.
    *
    * @default "reject"
    */
@@ -89,19 +89,19 @@ export type GeoIpSettings = Resolved<typeof geoIpRules>;
 /** Settings of an import. */
 export interface ImportOptions {
   /**
-   * The beginning of all keys.
+   * The prefix of all keys.
    *
    * @default "kit"
    */
   readonly prefix?: string | undefined;
   /**
-   * How long one call to the server may take, in milliseconds.
+   * The deadline of one call to the server, in milliseconds.
    *
    * @default 10000
    */
   readonly deadlineMs?: number | undefined;
   /**
-   * How long the parts of an unfinished import stay, in milliseconds; an import must be shorter.
+   * How long the parts of an unfinished import are kept, in milliseconds. An import must take less time.
    *
    * @default 3600000 (an hour)
    */
@@ -113,34 +113,35 @@ export interface ImportOptions {
    */
   readonly keepPreviousMs?: number | undefined;
   /**
-   * An import with fewer ranges is refused: the files may have been cut off.
+   * The minimum number of ranges. An import with fewer ranges is refused, because its files may have been cut off.
    *
    * @default 1
    */
   readonly minRanges?: number | undefined;
   /**
-   * The handling of a row or range that cannot be read, or comes too early: `stop` ends the import, `skip` passes it over. A file whose header or
-   * first row cannot be read, or that is no CSV, always ends it.
+   * What happens to a row or range that cannot be read, or is out of order: `stop` ends the import, `skip` skips it. A file
+   * that is not CSV, or whose header or first row cannot be read, always ends the import.
    *
    * @default "stop"
    */
   readonly onInvalid?: "stop" | "skip" | undefined;
   /**
-   * The handling of ranges that cross, so that neither lies inside the other: `refuse` makes the later one invalid; with `narrower` the addresses of
-   * both belong to the one that has fewer, or the earlier one of two equal.
+   * What happens when two ranges cross, so that neither is inside the other. `refuse` makes the later range invalid. With
+   * `narrower`, the shared addresses belong to the range with fewer addresses, or to the earlier range if both have the same
+   * size.
    *
    * @default "refuse"
    */
   readonly overlap?: Overlap | undefined;
   /**
-   * The import ends when more ranges than this are passed over or cross: the file may be damaged, or of another kind.
+   * The import ends when more ranges than this are skipped or cross: the file may be damaged, or of another kind.
    *
    * @default 1000
    */
   readonly maxInvalid?: number | undefined;
-  /** When the vendor made the data, epoch milliseconds: the date in the name of the download. */
+  /** When the vendor built the data, in epoch milliseconds: the date in the name of the download. */
   readonly builtAt?: number | undefined;
-  /** The attribution that the licence of the data requires; stored with the data for `info()`. */
+  /** The attribution that the license of the data requires. It is stored with the data, and `info()` returns it. */
   readonly attribution?: string | undefined;
   /** Called after each chunk of a file. */
   readonly onProgress?: ((progress: ImportProgress) => void) | undefined;
@@ -171,13 +172,13 @@ export type ImportSettings = Resolved<typeof importRules>;
 /** Settings of a roll-back. */
 export interface RollbackOptions {
   /**
-   * The beginning of all keys.
+   * The prefix of all keys.
    *
    * @default "kit"
    */
   readonly prefix?: string | undefined;
   /**
-   * How long one call to the server may take, in milliseconds.
+   * The deadline of one call to the server, in milliseconds.
    *
    * @default 10000
    */

@@ -44,8 +44,8 @@ export const decodeBlock = (bytes: Buffer): unknown =>
   JSON.parse(inflateRawSync(bytes.subarray(crcBytes), { maxOutputLength: maxBlockBytes }).toString());
 
 /**
- * A page: `crc32, width`, then for each range its first address in `width` bytes and its place in 4, big-endian. The width
- * is 4 for IPv4. Of IPv6 it is 8 where no range of the page begins inside a /64, else 16.
+ * A page: `crc32, width`, then for each range its first address in `width` bytes and its place in 4, big-endian. The width is 4
+ * for IPv4. For IPv6 it is 8 if no range of the page starts inside a /64, otherwise 16.
  */
 export const encodePage = (family: 4 | 6, starts: readonly (number | bigint)[], places: readonly number[]): Buffer => {
   const isWide = family === 6 && starts.some((start) => (BigInt(start) & low64) !== 0n);
@@ -80,11 +80,11 @@ const startAt = (page: Buffer, width: number, at: number): number | bigint => {
   return width === 8 ? high : high | page.readBigUInt64BE(at + 8);
 };
 
-/** Whether a page is intact: its checksum matches, and it begins at the address in the page index. */
+/** Whether a page is intact: its checksum matches, and it starts at the address in the page index. */
 export const isPage = (page: Buffer, first: number | bigint): boolean =>
   isIntact(page) && page.length > pageHead && startAt(page, page.readUInt8(crcBytes), pageHead) === first;
 
-/** The number of the last record that begins at or before the address. The address must not lie before the page. */
+/** The number of the last record that starts at or before the address. The address must not be before the page. */
 export const searchPage = (page: Buffer, address: number | bigint): number => {
   const width = page[crcBytes]!;
   const size = width + placeBytes;

@@ -13,9 +13,9 @@ interface Open<T> {
 }
 
 /**
- * Turns ranges, which arrive in order of their first address and may be nested, into records that cover the whole
- * family: each has its first address and its place, up to the next record. The most specific range wins; gaps are
- * records, too, and neighbours with the same place are merged.
+ * Turns ranges, which arrive in order of their first address and may be nested, into records that cover the whole family. Each
+ * record has its first address and its place, up to the next record. The most specific range wins. Gaps are records as well,
+ * and neighbors with the same place are merged.
  */
 export class RangeFolder<T extends number | bigint> {
   /** The number of accepted ranges. */
@@ -26,7 +26,7 @@ export class RangeFolder<T extends number | bigint> {
   readonly #sink: RecordSink<T>;
   readonly #after: (address: T) => T;
   readonly #end: T;
-  /** Ranges that have begun and not ended, each inside the one before. */
+  /** Ranges that have started and not ended, each inside the previous one. */
   readonly #open: Open<T>[] = [];
   /** The first address that no record covers yet. */
   #cursor: T;

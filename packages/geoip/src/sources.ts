@@ -36,7 +36,7 @@ interface SourceCall {
   readonly signal: AbortSignal | undefined;
 }
 
-/** Something that `importGeoIp` can read: made by {@link geoLite2} or {@link dbIp}. */
+/** A source that `importGeoIp` can read: create it with {@link geoLite2} or {@link dbIp}. */
 export interface GeoIpSource {
   /** @internal */
   readonly read: (call: SourceCall) => Promise<{ readonly format: string; readonly locales: readonly string[] }>;
@@ -254,7 +254,7 @@ class BlockPlaces {
 }
 
 /**
- * Reads GeoLite2 or GeoIP2 City, Country or ASN in MaxMind's CSV format. Columns are found by their names in the header; a row
+ * Reads GeoLite2 or GeoIP2 City, Country or ASN in MaxMind's CSV format. Columns are found by their names in the header. A row
  * without `geoname_id` has the place of its registered country, flagged `isRegisteredCountry`.
  *
  * @example
@@ -299,7 +299,7 @@ export const geoLite2 = ({ blocks, locations: locationFiles = [], locales: wante
     return { format, locales: [...locales] };
   });
 
-/** The columns of DB-IP's free files by their number; those of ip-location-db have ten. */
+/** The columns of DB-IP's free files by their number. The files of ip-location-db have ten columns. */
 const dbIpColumns: Readonly<Record<number, { readonly format: string; readonly names: readonly string[] }>> = {
   3: { format: "DB-IP country", names: ["ip_start", "ip_end", "country"] },
   4: { format: "DB-IP ASN", names: ["ip_start", "ip_end", "as_number", "as_organisation"] },
@@ -356,9 +356,9 @@ const addressIn = (bytes: Uint8Array, from: number, to: number): Address | undef
 };
 
 /**
- * Reads DB-IP's free databases in CSV: country, city or ASN, distinguished by their number of columns; also in the form of
- * ip-location-db: ten columns of a city, addresses as numbers. A header is passed over. Rows of country `ZZ`, "unknown",
- * are gaps.
+ * Reads DB-IP's free databases in CSV: country, city or ASN, distinguished by their number of columns. It also reads the form
+ * of ip-location-db: ten columns of a city, addresses as numbers. A header is skipped. Rows of country `ZZ`, "unknown", are
+ * gaps.
  */
 export const dbIp = (...files: readonly CsvInput[]): GeoIpSource =>
   sourceOf(files, async (call) => {
@@ -396,7 +396,7 @@ export const dbIp = (...files: readonly CsvInput[]): GeoIpSource =>
 /** How many ranges between two checks of the importer's backlog, and between two reports of progress. */
 const rangesPerChunk = 4_096;
 
-/** Reads ranges of the caller's own. */
+/** Reads ranges from the caller. */
 export const rangesSource = (ranges: AsyncIterable<RangeInput> | Iterable<RangeInput>): GeoIpSource => ({
   read: async ({ builder, progress, invalid, signal }) => {
     const numbers = new Map<string, number>();

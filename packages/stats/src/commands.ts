@@ -10,9 +10,9 @@ import {
 import * as scripts from "./scripts/index.js";
 import { ServerTime } from "./time/clock.js";
 
-/** The most keys that one call reads. */
+/** The maximum number of keys that one call reads. */
 const maxKeys = 500;
-/** The most list members that one call reads: the server does nothing else meanwhile. */
+/** The maximum number of list members that one call reads. The server does nothing else meanwhile. */
 const maxMembers = 20_000;
 /** How long a tail's call blocks on the server when there is no entry. */
 const blockMs = 10_000;
@@ -36,7 +36,7 @@ export class Commands {
     return this.#context.prefix;
   }
 
-  /** Whether each series is a call of its own. */
+  /** Whether each series needs a separate call. */
   isCluster(deadlineMs: number = this.deadlineMs): Promise<boolean> {
     return this.#context.isCluster(deadlineMs);
   }
@@ -78,8 +78,8 @@ export class Commands {
   }
 
   /**
-   * Reads keys of one slot. More than 500 keys, or keys with up to `membersOfEach` members that together exceed 20,000, take
-   * several calls, so they are not read at one instant. `now` is that of the last call.
+   * Reads keys of one slot. More than 500 keys take several calls. So do keys whose lists, with up to `membersOfEach` members
+   * each, exceed 20,000 members together. Several calls don't read at one instant: `now` is the time of the last call.
    */
   async read<Value>(
     reading: scripts.Reading<Value>,

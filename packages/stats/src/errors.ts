@@ -10,8 +10,8 @@ declare module "@kit/core" {
 }
 
 /**
- * The total of a series would pass 2^53 − 1, up to which JavaScript and Lua hold every integer exactly. Nothing was added. Amounts of
- * one series that go into one call are refused together.
+ * The total of a series would exceed 2^53 − 1, the largest integer up to which JavaScript and Lua are exact. Nothing was
+ * added. Amounts of one series that share a call are refused together.
  */
 export class CounterOverflowError extends KitError {
   /** @internal */
@@ -24,7 +24,10 @@ export class CounterOverflowError extends KitError {
   }
 }
 
-/** `at` lies more than a minute ahead of the server's clock. Nothing was counted. Only calls that wait throw it; see `dropped`. */
+/**
+ * `at` is more than one minute ahead of the server's clock. Nothing was counted. Only calls that wait throw it; see
+ * `dropped`.
+ */
 export class StatsTimeError extends KitError {
   /** @internal */
   static override readonly brand: string = "StatsTimeError";
@@ -40,8 +43,9 @@ export class StatsTimeError extends KitError {
 }
 
 /**
- * The reply to an amount was lost, and the server could not be reached for the five minutes in which the amount may be sent again. It
- * may or may not have been counted. A buffered amount is dropped as `unknown`; a caller that waits by `op` gets this error.
+ * The reply to an amount was lost, and the server was unreachable for the five minutes in which kit may send the amount
+ * again. It may or may not have been counted. A buffered amount is dropped as `unknown`. A caller that waits with `op`
+ * receives this error.
  */
 export class StatsExpiredError extends KitError {
   /** @internal */

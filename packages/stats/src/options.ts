@@ -48,21 +48,21 @@ const boundsOption = (name: string, bounds: readonly number[]): readonly number[
 /** Settings of a statistics object. */
 export interface StatsOptions extends ClientOptions {
   /**
-   * How long buffered amounts wait before they are sent, in milliseconds, give or take a tenth, so that processes spread. A
-   * killed process loses the amounts of about this time; while no server answers, its whole buffer.
+   * How long buffered amounts wait before they are sent, in milliseconds. The time varies by a tenth, so that processes don't
+   * send together. A killed process loses the amounts of about this time, or its whole buffer if no server answered.
    *
    * @default 250
    */
   readonly flushMs?: number | undefined;
   /**
-   * How many places the buffer has. A series takes one for each unacknowledged bucket of its finest step. When all are
-   * taken, further amounts are dropped and counted as `full`.
+   * How many places the buffer has. A series uses one place for each unacknowledged bucket of its finest step. When the
+   * buffer is full, further amounts are dropped and counted as `full`.
    *
    * @default 100000
    */
   readonly maxPending?: number | undefined;
   /**
-   * The handling of an amount whose reply is lost.
+   * What happens to an amount whose reply is lost.
    *
    * @default "effectively-once"
    */
@@ -87,20 +87,20 @@ interface MetricOptions<Names extends string> {
    */
   readonly help?: string | undefined;
   /**
-   * The labels of its series; each call names a value for every one.
+   * The names of the labels. Each call must pass a value for every label.
    *
    * @default []
    */
   readonly labelNames?: readonly Names[] | undefined;
   /**
-   * How many series this process keeps apart. Further ones are counted together, in a series whose labels are all
+   * How many series this process tracks separately. Further series are counted together, in a series whose labels are all
    * `__overflow__`. A series that was idle for ten minutes releases its place.
    *
    * @default 2000
    */
   readonly maxSeries?: number | undefined;
   /**
-   * The handling of an amount whose reply is lost.
+   * What happens to an amount whose reply is lost.
    *
    * @default that of the statistics object
    */
@@ -123,7 +123,7 @@ export type MetricSettings = Resolved<typeof metricRules> & Pick<StatsSettings, 
 /** Settings of a counter. */
 export interface CounterOptions<Names extends string = never> extends MetricOptions<Names> {
   /**
-   * The widths of the buckets that are stored, and how long each is kept. Every step is a multiple of the finest.
+   * The widths of the stored buckets, and how long each is kept. Every step must be a multiple of the finest step.
    *
    * @default each second for 10 minutes, each minute for a day, each 15 minutes for 90 days
    */
@@ -147,21 +147,21 @@ export type CounterSettings = Resolved<typeof counterRules> & MetricSettings;
 /** Settings of a distribution. */
 export interface DistributionOptions<Names extends string = never> extends MetricOptions<Names> {
   /**
-   * The windows that are stored, and how long each is kept. Every step is a multiple of the finest.
+   * The stored windows, and how long each is kept. Every step must be a multiple of the finest step.
    *
    * @default each minute for 3 hours, each hour for 14 days
    */
   readonly windows?: readonly Precision[] | undefined;
   /**
-   * How many bins the sketch of a window has at most, 16 to 2,048. A bin is 2.2 % wide and takes memory only if it has values;
-   * 107 cover a decade. Past it the lowest values collapse into one bin: low quantiles are lost, and
-   * `summary.accurateAbove` says which.
+   * The maximum number of bins in the sketch of a window, 16 to 2,048. A bin is 2.2 % wide and uses memory only if it has
+   * values; 107 bins cover a decade. Beyond the maximum, the lowest values collapse into one bin and low quantiles are lost.
+   * `summary.accurateAbove` shows which quantiles.
    *
    * @default 1024, for values over nine decades
    */
   readonly maxBins?: number | undefined;
   /**
-   * How many subjects with the largest values each window lists; 0 keeps no list.
+   * How many subjects with the largest values each window lists. 0 keeps no list.
    *
    * @default 0
    */
@@ -214,19 +214,19 @@ export interface MessagesOptions {
    */
   readonly keepMs?: number | undefined;
   /**
-   * Width of the windows in which messages are counted, and how long each is kept.
+   * The width of the windows in which messages are counted, and how long each is kept.
    *
    * @default { stepMs: 3_600_000, keepMs: 172_800_000 }
    */
   readonly window?: Precision | undefined;
   /**
-   * How many different messages of each level a window counts. More frequent ones replace rarer ones.
+   * How many different messages of each level a window counts. Frequent messages replace rare ones.
    *
    * @default 1000
    */
   readonly maxDistinct?: number | undefined;
   /**
-   * Whether numbers, ids, addresses, instants and quoted parts are left out when messages are compared.
+   * Whether messages are compared without their numbers, ids, addresses, times and quoted parts.
    *
    * @default true
    */
@@ -238,7 +238,7 @@ export interface MessagesOptions {
    */
   readonly maxTextBytes?: number | undefined;
   /**
-   * The handling of a message whose reply is lost.
+   * What happens to a message whose reply is lost.
    *
    * @default that of the statistics object
    */
@@ -263,8 +263,8 @@ export type MessagesSettings = Resolved<typeof messagesRules> & Pick<StatsSettin
 /** One amount or value. */
 export interface WriteOptions {
   /**
-   * When it happened, epoch milliseconds by the server's clock. 0 is a valid instant. An amount more than a minute ahead of
-   * the server is dropped; a precision that no longer keeps the instant does not store it.
+   * When it happened, in epoch milliseconds of the server's clock. 0 is a valid time. An amount more than one minute ahead of
+   * the server is dropped. A precision that no longer keeps this time does not store the amount.
    *
    * @default now
    */
@@ -275,9 +275,9 @@ export const writeRules = { at: custom(instantOption) } satisfies RulesOf<WriteO
 
 /** Settings of an amount or value whose caller waits. */
 export interface ConfirmOptions extends WriteOptions {
-  /** Ends the wait, with `signal.reason`; what was sent may still be counted. */
+  /** Ends the wait with `signal.reason`. An amount that was already sent may still be counted. */
   readonly signal?: AbortSignal | undefined;
-  /** The `op` of a `KitUnknownOutcomeError`: waits for the amount of that call instead of adding another. */
+  /** The `op` of a `KitUnknownOutcomeError`: waits for that call's amount instead of adding another one. */
   readonly op?: string | undefined;
 }
 
@@ -299,7 +299,7 @@ export const daysRules = {
 /** A span of time, and how many subjects to list. */
 export interface SlowestOptions extends RangeOptions {
   /**
-   * How many subjects at most: up to the distribution's option `slowest`, or up to 10 if that is less.
+   * The maximum number of subjects: up to the distribution's option `slowest`, or up to 10 if that is less.
    *
    * @default 10
    */
@@ -311,13 +311,14 @@ export const slowestRules = { ...rangeRules, limit: integer(1, undefined, 10) } 
 /** Details of one message. */
 export interface LogOptions {
   /**
-   * An object that JSON can hold, at most `maxTextBytes` long. An `Error` among its values is written as name, message and stack.
+   * An object that JSON can represent, up to `maxTextBytes` long. An `Error` among its values is written as name, message and
+   * stack.
    *
    * @default {}
    */
   readonly fields?: Readonly<Record<string, unknown>> | undefined;
   /**
-   * The message is counted under this text, 1 to 200 characters.
+   * The text under which the message is counted, 1 to 200 characters.
    *
    * @default its text, masked
    */
@@ -338,18 +339,18 @@ export interface RecentOptions {
   /** Only this level. */
   readonly level?: Level | undefined;
   /**
-   * This level and those above it.
+   * This level and higher levels.
    *
    * @default all levels
    */
   readonly minLevel?: Level | undefined;
   /**
-   * How many entries at most, 1 to 1,000.
+   * The maximum number of entries, 1 to 1,000.
    *
    * @default 100
    */
   readonly limit?: number | undefined;
-  /** The `next` of the page before. */
+  /** The `next` of the previous page. */
   readonly before?: string | undefined;
 }
 
@@ -363,13 +364,13 @@ export const recentRules = {
 /** How to follow a log. */
 export interface TailOptions {
   /**
-   * This level and those above it.
+   * This level and higher levels.
    *
    * @default all levels
    */
   readonly minLevel?: Level | undefined;
   /**
-   * How many of the existing entries come first, 0 to 1,000.
+   * How many existing entries come first, 0 to 1,000.
    *
    * @default 0
    */
@@ -393,7 +394,7 @@ export interface FrequentOptions extends Omit<RangeOptions, "stepMs"> {
    */
   readonly level?: Level | undefined;
   /**
-   * How many messages at most, 1 to 1,000.
+   * The maximum number of messages, 1 to 1,000.
    *
    * @default 20
    */
@@ -413,20 +414,21 @@ export type ExpositionScope = "shared" | "local";
 /** Scope and format of an exposition. */
 export interface ExposeOptions {
   /**
-   * The text format: that of Prometheus, or OpenMetrics.
+   * The text format: Prometheus or OpenMetrics.
    *
    * @default "prometheus"
    */
   readonly format?: ExpositionFormat | undefined;
   /**
-   * - `shared`: the totals of all processes, from the server; each process shows the same, so scrape only one
-   * - `local`: what the server has confirmed of this object since it was made; scrape each process, and add them up
+   * - `shared`: the totals of all processes, from the server. Each process shows the same, so scrape only one
+   * - `local`: the amounts that the server has confirmed for this object since it was created. Scrape each process, and add
+   *   them up
    *
    * @default "shared"
    */
   readonly scope?: ExpositionScope | undefined;
   /**
-   * Objects whose `metrics()` are shown as well. They are always of this process only.
+   * Further objects whose `metrics()` are shown. Their numbers are always from this process only.
    *
    * @default []
    */

@@ -44,23 +44,24 @@ export interface StatsEvents {
   /** A metric has reached `maxSeries`: further label sets are counted together. Emitted once for each metric. */
   readonly overflow: readonly [event: { readonly metric: string; readonly maxSeries: number }];
   /**
-   * The server may drop keys when its memory is full, by an `allkeys-…` or a `volatile-…` policy: every key has an expiry, and among
-   * them are the records of which batches were counted. Emitted once for each policy. An object that writes reads the policy in the
-   * background, while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   * The server can evict keys when its memory is full, because its policy is `allkeys-…` or `volatile-…`. Every key has an
+   * expiry. Some of the keys record which batches were counted. Emitted once for each policy. An object that writes reads the
+   * policy in the background while the event has a listener, and again after a lost connection. Nothing is emitted if INFO is
+   * forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A flush in the background, or a tail, has failed, and is retried. Emitted once when an outage or refusal begins, and once with
+   * A background flush or a tail has failed, and kit retries it. Emitted once when an outage or refusal starts, and once with
    * the code `KIT_RECOVERED` when it is over. Also emitted when the server refuses an amount, which is then dropped.
    */
   readonly error: readonly [error: KitError];
 }
 
-/** Figures of a statistics object: what it holds, and has lost. */
+/** Figures of a statistics object: what it holds and what it has dropped. */
 export interface StatsReport {
-  /** Places of the buffer that are taken, of `maxPending`. */
+  /** Used places of the buffer, out of `maxPending`. */
   readonly pending: number;
-  /** Series of all metrics that this process keeps apart. */
+  /** Series of all metrics that this process tracks separately. */
   readonly series: number;
   readonly dropped: Readonly<Record<DropReason, number>>;
 }
@@ -77,7 +78,7 @@ const noDrops: Readonly<Record<DropReason, number>> = {
   closed: 0,
 };
 
-/** Counters, distributions and message logs on one Redis, shared by all processes. Made by {@link createStats}. */
+/** Counters, distributions and message logs on one Redis, shared by all processes. Create it with {@link createStats}. */
 export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable {
   readonly #settings: StatsSettings;
   readonly #life: ObjectLife;
@@ -92,7 +93,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   readonly #dropped: Record<DropReason, number> = { ...noDrops };
   #isReporting = false;
 
-  /** Made by this package only. */
+  /** For this package only: use {@link createStats}. */
   constructor(redis: RedisLike, options: StatsOptions) {
     super();
     this.#settings = resolve("options", options, statsRules);
@@ -119,11 +120,11 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * A counter: a total that only grows. Called again with a name, it returns the same counter: `labelNames` must be those of the
-   * first call, and other options the same or left out.
+   * Returns a counter: a total that only grows. Calling it again with the same name returns the same counter. Then
+   * `labelNames` must match the first call, and other options must match or be left out.
    *
-   * @throws {TypeError | RangeError} the name or an option is invalid, or was another one before, or the name is a
-   * distribution's.
+   * @throws {TypeError | RangeError} the name or an option is invalid, an option differs from the first call, or a
+   *   distribution has this name.
    *
    * @example
    * const views = stats.counter("item_views_total", { labelNames: ["category"] });
@@ -137,11 +138,11 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * A distribution: values with count, mean, deviation, extremes and quantiles. Called again with a name, it returns the same
-   * distribution: `labelNames` must be those of the first call, and other options the same or left out.
+   * Returns a distribution: values with count, mean, deviation, extremes and quantiles. Calling it again with the same name
+   * returns the same distribution. Then `labelNames` must match the first call, and other options must match or be left out.
    *
-   * @throws {TypeError | RangeError} the name or an option is invalid, or was another one before, or the name is a
-   * counter's.
+   * @throws {TypeError | RangeError} the name or an option is invalid, an option differs from the first call, or a counter
+   *   has this name.
    *
    * @example
    * const latency = stats.distribution("request_ms", { labelNames: ["route", "outcome"] });
@@ -158,10 +159,10 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * A message log: the last entries of each level, and which messages are frequent. Called again with a name, it returns the
-   * same log: options must be those of the first call, or left out.
+   * Returns a message log: the last entries of each level, and the most frequent messages. Calling it again with the same
+   * name returns the same log. Then each option must match the first call or be left out.
    *
-   * @throws {TypeError | RangeError} an option is invalid, or was another one before.
+   * @throws {TypeError | RangeError} an option is invalid, or differs from the first call.
    * @throws {KitError} `KIT_NAME`: the name cannot be a key.
    */
   messages(name: string, options: MessagesOptions = {}): Messages {
@@ -173,15 +174,15 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * Adds to several series of counters, once for each sequence number of a writer: a repeated call, even by another process
-   * after a crash, adds only the missing amounts. Not buffered.
+   * Adds to several series of counters, once for each sequence number of a writer. A repeated call adds only the missing
+   * amounts, even from another process after a crash. Nothing is buffered.
    *
-   * Each series changes atomically, and remembers its writers' last `seq` for seven days; across series the call is not
-   * atomic, and a repetition completes it. `maxSeries` does not apply. A delta more than a minute ahead of the
-   * server is dropped, and counted as `future`.
+   * Each series changes atomically, and remembers its writers' last `seq` for seven days. Across series the call is not
+   * atomic; repeat it to complete it. `maxSeries` does not apply. A delta more than one minute ahead of the server is dropped
+   * and counted as `future`.
    *
    * @throws {TypeError | RangeError} a delta or an option is invalid; nothing was added.
-   * @throws {CounterOverflowError} a total would pass 2^53 − 1; the others were added.
+   * @throws {CounterOverflowError} a total would exceed 2^53 − 1; the others were added.
    * @throws {KitUnavailableError | KitUnknownOutcomeError} amounts may be missing: call again with the same deltas and `seq`.
    *
    * @example
@@ -197,9 +198,9 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * Sends everything buffered now, and resolves when the server has it; settles within `deadlineMs`.
+   * Sends all buffered data now, and resolves when the server has it. Settles within `deadlineMs`.
    *
-   * @throws {KitError} some of it was not confirmed by then, and stays in the buffer.
+   * @throws {KitError} the server did not confirm all of it in time; the rest stays in the buffer.
    */
   async flush(): Promise<void> {
     const { sender, index, commands } = this.#shared;
@@ -213,12 +214,12 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * All counters and distributions of this object as text for Prometheus: distributions as histograms, counters with `_total`
-   * at the end of their names.
+   * Returns all counters and distributions of this object as text for Prometheus. Distributions become histograms; names of
+   * counters end with `_total`.
    *
-   * Shared totals are read from the server: a call for each metric, and one for each 64 series (on a Cluster one for each
-   * series). Only metrics that were created on this object are shown. A series appears when its first amounts are flushed; a
-   * metric shows at most 20,000 series, those that were counted last.
+   * Shared totals are read from the server, with a call for each metric and one for every 64 series (on a Cluster, one for
+   * each series). Only metrics that you created on this object are shown. A series appears when its first amounts are
+   * flushed. A metric shows up to 20,000 series, the most recently counted ones.
    *
    * @throws {TypeError | RangeError} an option, or a sample of `include`, is invalid.
    * @throws {KitUnavailableError} no server answered in time.
@@ -241,10 +242,12 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * Removes series whose data has expired from the lists of this object's metrics, and resolves with their number. It is
-   * optional: data and lists expire by themselves. After a burst of short-lived series it shortens an exposition sooner.
+   * Removes series whose data has expired from the lists of this object's metrics, and resolves with their number. Calling it
+   * is optional, because data and lists expire by themselves. After a burst of short-lived series it makes expositions
+   * shorter sooner.
    *
-   * Reads as `expose()` does. Safe at any time, and from many processes at once: a series that was counted since stays.
+   * It reads the lists like `expose()`. It is safe at any time and from many processes: a series that was counted in the
+   * meantime stays.
    *
    * @throws {KitUnavailableError} no server answered in time.
    */
@@ -275,7 +278,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     ];
   }
 
-  /** The places and series that this object holds now, and all that it has dropped since it was made. */
+  /** Returns how many places and series this object holds now, and everything it has dropped since it was created. */
   report(): StatsReport {
     let series = 0;
     for (const { map } of [...this.#counters.values(), ...this.#distributions.values()]) series += map.size;
@@ -283,8 +286,8 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * Sends what is buffered, for at most `timeoutMs`, and ends this object. Amounts that were not sent by then are dropped, as are
-   * later ones, and reported by `dropped`. Calls that wait for an answer reject. The client is not touched. Idempotent: the
+   * Sends buffered data for up to `timeoutMs`, and closes this object. Amounts that were not sent by then, and later ones,
+   * are dropped and reported by `dropped`. Calls that wait for an answer reject. Your client stays open. Idempotent: the
    * options of the first call apply.
    *
    * @throws {TypeError | RangeError} an option is invalid; the object stays open.
@@ -298,7 +301,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     });
   }
 
-  /** As `close()`. */
+  /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }
@@ -341,11 +344,11 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
 }
 
 /**
- * Makes a statistics object. All objects on one Redis with one prefix, in any process, share their totals.
+ * Creates a statistics object. All objects on one Redis with one prefix share their totals, in any process.
  *
- * `redis` is a client of core's `connect()`, of ioredis, or of `fromNodeRedis()`. It is borrowed: never closed, never blocked,
- * never subscribed. A live tail opens a connection of its own. Call `close()` before the process ends: what is buffered is
- * sent then.
+ * Pass `redis` as a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes it, blocks it
+ * or subscribes on it. A live tail opens its own connection. Call `close()` before the process ends, so that buffered data is
+ * sent.
  *
  * @throws {TypeError | RangeError} `redis` or an option is invalid.
  *

@@ -25,9 +25,10 @@ export interface CommandRunner {
 }
 
 /**
- * Checks Lua scripts by their text and by a server, and returns their faults, one sentence each; an empty list: there is none.
+ * Checks the source of Lua scripts, and lets a server compile them. Returns their faults, one sentence each. The list is empty if
+ * there are none.
  *
- * Each script begins with a header, and its body with one binding for each operand:
+ * Each script starts with a header, and its body starts with one binding for each operand:
  *
  * ```lua
  * -- extend.lua - push the lease forward, but only for the holder that owns it.
@@ -43,34 +44,34 @@ export interface CommandRunner {
  * local leaseMs = tonumber(ARGV[2])
  * ```
  *
- * The names of header, spec and bindings must be the same, in order; a rest operand `...leases` has the header line
- * `-- KEYS[n]  leases  string  ...` and the binding `local leases = KEYS` or `{ unpack(KEYS, 2) }`; for an argument
- * `terms: leaseMs inbox` the header has a line for `terms`, and names `leaseMs inbox` in backticks. Every operand is
- * used, KEYS and ARGV appear nowhere else, no global is read or written, and all commands and options are among what
- * Redis 6.2 had. The server must accept the whole text.
+ * The names in header, spec and bindings must be the same, in the same order. A rest operand `...leases` has the header line
+ * `-- KEYS[n]  leases  string  ...` and the binding `local leases = KEYS` or `{ unpack(KEYS, 2) }`. For an argument
+ * `terms: leaseMs inbox` the header has a line for `terms`, and names `leaseMs inbox` in backticks. Every operand must be used.
+ * KEYS and ARGV must not appear anywhere else, and no global may be read or written. Redis 6.2 must have all commands and
+ * options. The server must accept the whole text.
  *
- * For rows `...changes[id revision]` the header names `id revision` in backticks, too, and the body reads them by these names:
+ * For rows `...changes[id revision]` the header also names `id revision` in backticks, and the body reads them by these names:
  *
  * ```lua
  * for at = 1, #changes, 2 do
  *   local id, revision = unpack(changes, at, at + 1)
  * ```
  *
- * A part that is not needed there is called `_`, and the last ones may be left out; each part is read somewhere, and no
- * row by position (`changes[at + 1]`).
+ * Name a part that you don't need there `_`; you can leave out the last parts. Each part must be read somewhere. No row may be
+ * read by position (`changes[at + 1]`).
  *
- * A library begins with `-- name.lua - sentence`, says `-- Needs a, b` for the names of earlier sources that it uses
- * and `-- Defines f` for those that it gives, and knows nothing of KEYS and ARGV.
+ * A library starts with `-- name.lua - sentence`. It declares the names that it uses from earlier sources as `-- Needs a, b`, and
+ * the names that it defines as `-- Defines f`. It must not use KEYS and ARGV.
  *
- * No key may be built in Lua. The check reads the source only: the key argument of a command must not be a text, contain `..`
- * or a call other than `unpack`, nor be a local that was given ARGV, a concatenation or the result of a call. Parameters of
- * functions are trusted, and so are the keys of commands that count them (`ZUNION`, `XREAD`).
+ * No key may be built in Lua. This check only reads the source. The key argument of a command must not be a text, contain `..`,
+ * or contain a call other than `unpack`. It must not be a local that was assigned ARGV, a concatenation or the result of a call.
+ * Parameters of functions are trusted. So are the keys of commands that count them (`ZUNION`, `XREAD`).
  *
- * A result of a division, of `^`, or of a number like `1e6` must pass `math.floor`, `math.ceil` or `string.format` before it
- * reaches a command, `..` or `tostring`: where Lua 5.1 writes `2`, the Lua 5.4 of some servers writes `2.0`. This check reads
- * the source only, too.
+ * The result of a division or of `^`, or a number like `1e6`, must pass `math.floor`, `math.ceil` or `string.format` before it
+ * reaches a command, `..` or `tostring`. Where Lua 5.1 writes `2`, the Lua 5.4 of some servers writes `2.0`. This check only reads
+ * the source as well.
  *
- * @param scripts A list; or a module that exports scripts: then all of them, also a member `script` of what it exports.
+ * @param scripts A list of scripts, or a module. Of a module, all exported scripts are checked, and the `script` of each export.
  *
  * @example
  * import * as scripts from "../src/scripts/index.js";

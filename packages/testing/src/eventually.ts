@@ -3,7 +3,8 @@ import { patience } from "./patience.js";
 /** How long and how often `eventually` runs its check. */
 export interface EventuallyOptions {
   /**
-   * How long to continue, in milliseconds, times `KIT_TESTING_PATIENCE`. A longer time costs only a failing test.
+   * How long to keep trying, in milliseconds, times `KIT_TESTING_PATIENCE`. A longer time costs only a failing test.
+   *
    * @default 5000
    */
   readonly timeoutMs?: number;
@@ -19,10 +20,10 @@ const shortestPauseMs = 10;
 const longestPauseMs = 50;
 
 /**
- * Runs `check` until it neither throws nor rejects, and returns what it returned.
+ * Runs `check` until it neither throws nor rejects, and returns its result.
  *
- * Use it in place of a fixed sleep, for a condition that becomes true later. A check that hangs is given up at `timeoutMs` too,
- * but cannot be stopped.
+ * Use it instead of a fixed sleep, for a condition that becomes true later. It also gives up on a check that hangs, at
+ * `timeoutMs`, but cannot stop the check.
  *
  * @throws {Error} `timeoutMs` passed; `cause` is the last failure of the check.
  *

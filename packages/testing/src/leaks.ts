@@ -60,8 +60,8 @@ export class TimerWatch {
   }
 
   /**
-   * A timer that a test has left is expected from now on, so that one leak fails one test. It may end at any time, so the count
-   * is taken at each begin.
+   * From now on, a timer that a test has left is expected, so that one leak fails only one test. The timer may end at any time,
+   * so the count is taken at each start.
    */
   forgive(): void {
     this.#hasForgiven = true;
@@ -88,7 +88,7 @@ function activeKinds(): string {
   return [...kinds].map(([kind, count]) => `${count} ${kind}`).join(", ");
 }
 
-/** The connections to all nodes, without those of the kit itself. */
+/** The connections to all nodes, without the kit's own connections. */
 export async function listConnections(
   nodes: readonly RedisNode[],
   shared: Redis | Cluster,

@@ -1,24 +1,24 @@
 import { connect, createServer, type AddressInfo, type Server, type Socket } from "node:net";
 
-/** Faults of one direction; each may be set and changed at any time, and holds for bytes that arrive from then on. */
+/** Faults of one direction. You can set and change each of them at any time; it applies to bytes that arrive afterward. */
 export interface ProxyFaults {
   /**
    * Half-open: nothing is forwarded, not even a close. A connection that lost bytes stays silent
    * until `heal()` resets it, since the rest of its stream would make no sense.
    */
   hole: boolean;
-  /** Delay of each chunk in milliseconds; order is kept. */
+  /** Delay of each chunk in milliseconds. The order is kept. */
   latencyMs: number;
-  /** Up to this many milliseconds more, drawn from the seed. */
+  /** Adds a random delay of up to this many milliseconds, drawn from the seed. */
   jitterMs: number;
-  /** Cuts each chunk in writes of at most this many bytes; 0 leaves it whole. */
+  /** Cuts each chunk into writes of up to this many bytes. 0 leaves it whole. */
   sliceBytes: number;
   /** Bytes per second and connection; 0 is unlimited. */
   bytesPerSecond: number;
-  /** This many chunks more are lost, and each resets its connection. Counts down. */
+  /** Loses this many further chunks, and resets the connection of each. Counts down. */
   cutNext: number;
   /**
-   * This many bytes more pass, over all connections together; the connection of the next byte is then reset, perhaps in the
+   * Lets this many further bytes pass, over all connections together, and resets the connection of the next byte, perhaps in the
    * middle of a frame. Takes effect once, and is then undefined again.
    */
   cutAfterBytes: number | undefined;
@@ -34,7 +34,7 @@ export interface ProxyStats {
   readonly slowedChunks: number;
   /** Connections that a fault or `resetAll()` reset. */
   readonly resets: number;
-  /** Connections reset at once because of `refuse`. */
+  /** Connections that were reset immediately because of `refuse`. */
   readonly refused: number;
 }
 
@@ -44,7 +44,8 @@ export interface FaultProxyOptions {
   readonly host?: string;
   readonly port: number;
   /**
-   * The port to listen on, such as that of a proxy before; 0 is any free one.
+   * The port to listen on, such as an earlier proxy's port; 0 is any free port.
+   *
    * @default 0
    */
   readonly listenPort?: number;
@@ -77,8 +78,8 @@ const noFaults = (): ProxyFaults => ({
 });
 
 /**
- * A TCP proxy on loopback that fails on command: `up` holds the faults of client → server, `down` those of
- * server → client. Without faults it costs about 0.02 ms a round trip.
+ * A TCP proxy on loopback that fails on command: `up` has the faults from client to server, `down` the faults from server to
+ * client. Without faults it adds about 0.02 ms to a round trip.
  *
  * It does not parse Redis' protocol. A Cluster client reaches a node through it only with ioredis' `natMap`.
  *
@@ -89,7 +90,7 @@ const noFaults = (): ProxyFaults => ({
  */
 export class FaultProxy implements AsyncDisposable {
   /**
-   * Listens on a loopback port and passes each connection on to `host:port`.
+   * Listens on a loopback port and forwards each connection to `host:port`.
    *
    * @throws {Error} `EADDRINUSE`: `listenPort` is taken.
    */
@@ -106,7 +107,7 @@ export class FaultProxy implements AsyncDisposable {
   readonly up: ProxyFaults = noFaults();
   /** Faults on the way from the server to the clients. */
   readonly down: ProxyFaults = noFaults();
-  /** Whether new connections are reset at once. */
+  /** Whether new connections are reset immediately. */
   refuse: boolean = false;
 
   readonly #target: { host: string; port: number };
@@ -146,10 +147,7 @@ export class FaultProxy implements AsyncDisposable {
     return this.#stats;
   }
 
-  /**
-   * Sends new connections to another server, as a DNS name or a virtual IP does after a failover; open ones stay where they
-   * are.
-   */
+  /** Sends new connections to another server, as a DNS name or a virtual IP does after a failover. Open connections stay. */
   redirect(port: number): void {
     this.#target.port = port;
   }
@@ -159,7 +157,7 @@ export class FaultProxy implements AsyncDisposable {
     for (const link of this.#links) this.#reset(link);
   }
 
-  /** Ends all faults; connections that lost bytes or a close in a hole are reset. */
+  /** Ends all faults. Resets connections that lost bytes or a close in a hole. */
   heal(): void {
     Object.assign(this.up, noFaults());
     Object.assign(this.down, noFaults());
@@ -167,7 +165,7 @@ export class FaultProxy implements AsyncDisposable {
     for (const link of this.#links) if (link.isTorn || link.isHalfClosed) this.#reset(link);
   }
 
-  /** Ends all connections and stops listening. A second call changes nothing. */
+  /** Ends all connections and stops listening. Idempotent. */
   close(): Promise<void> {
     return (this.#closed ??= new Promise((resolve) => {
       this.#listener.close(() => resolve());

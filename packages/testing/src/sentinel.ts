@@ -54,7 +54,7 @@ export async function checkSentinels(
   );
 }
 
-/** The master that the running Sentinels name: that of the latest failover, if they differ. */
+/** The master that the running Sentinels name. If they differ, the master of the latest failover. */
 export async function currentMaster(sentinels: readonly RedisNode[], nodes: readonly RedisNode[]): Promise<RedisNode> {
   const answers = await Promise.all(
     sentinels

@@ -22,24 +22,28 @@ export type RedisClient<M extends RedisMode = RedisMode> = M extends "cluster" ?
 /** The kind of server that `startRedis` starts. */
 export interface StartRedisOptions<M extends RedisMode = RedisMode> {
   /**
-   * One server; a Cluster whose masters cover all slots, which takes about two seconds to be ready; or a master that
-   * three Sentinels watch, ready in half a second.
+   * One server, a Cluster whose masters cover all slots, or a master that three Sentinels watch. A Cluster is ready in about two
+   * seconds, a master with Sentinels in half a second.
+   *
    * @default "single"
    */
   readonly mode?: M;
   /**
-   * The data that survives `kill()` and `start()`: nothing; a snapshot after each second with a write; the append-only file,
-   * synced each second or before each reply.
+   * The data that survives `kill()` and `start()`: nothing; a snapshot, taken after each second with a write; or the append-only
+   * file, synced every second or before each reply.
+   *
    * @default "none"
    */
   readonly persistence?: "none" | "snapshot" | "everysec" | "always";
   /**
-   * More arguments for every server process, last, so that they win: `["--maxmemory", "10mb"]`.
+   * Further arguments for every server process. They come last, so they win: `["--maxmemory", "10mb"]`.
+   *
    * @default []
    */
   readonly args?: readonly string[];
   /**
-   * More environment variables for every server process: `LD_PRELOAD` of a library that changes the time.
+   * Further environment variables for every server process, such as `LD_PRELOAD` of a library that changes the time.
+   *
    * @default {}
    */
   readonly env?: Readonly<Record<string, string>>;
@@ -54,16 +58,17 @@ export interface StartRedisOptions<M extends RedisMode = RedisMode> {
    */
   readonly replicas?: number;
   /**
-   * With Sentinels: after how long without a reply a Sentinel counts a server as down, in milliseconds. A failover takes about
-   * a second more.
+   * With Sentinels: how long a server may stay silent before a Sentinel counts it as down, in milliseconds. A failover takes
+   * about one second more.
+   *
    * @default 2000
    */
   readonly downAfterMs?: number;
-  /** Password of the default user; any process on this machine can see it. No password without it. */
+  /** The default user's password. Any process on this machine can see it. If you leave it out, there is no password. */
   readonly password?: string;
 }
 
-/** A real Redis or Valkey on loopback, with a data folder of its own that is removed with it. */
+/** A real Redis or Valkey on loopback, with its own data folder, which is removed with it. */
 export interface RedisServer<M extends RedisMode = RedisMode> extends AsyncDisposable {
   readonly mode: M;
   /**
@@ -71,28 +76,28 @@ export interface RedisServer<M extends RedisMode = RedisMode> extends AsyncDispo
    * `redis+sentinel://127.0.0.1:16394,127.0.0.1:16395,127.0.0.1:16396/kit`.
    */
   readonly url: string;
-  /** The servers that began as masters: one, or those of the Cluster in the order of their slots. */
+  /** The servers that started as masters: one, or the masters of the Cluster in the order of their slots. */
   readonly nodes: readonly RedisNode[];
-  /** The servers that began as replicas; in a Cluster those of the first master come first. */
+  /** The servers that started as replicas. In a Cluster, the replicas of the first master come first. */
   readonly replicas: readonly RedisNode[];
   /** The Sentinels; none without `mode: "sentinel"`. */
   readonly sentinels: readonly RedisNode[];
   readonly version: { readonly server: "redis" | "valkey"; readonly version: string };
   /**
-   * A new ioredis client for this server, a `Cluster` in cluster mode, one that finds its master by the Sentinels in sentinel
-   * mode; `stop()` disconnects it. In cluster mode `options` holds for the connection to each node and `clusterOptions` for the
-   * client around them.
+   * Creates an ioredis client for this server, which `stop()` disconnects. In cluster mode it is a `Cluster`; in sentinel mode it
+   * finds its master through the Sentinels. In cluster mode, `options` applies to the connection to each node, and
+   * `clusterOptions` to the client around them.
    */
   client(options?: RedisClientOptions, clusterOptions?: RedisClusterOptions): RedisClient<M>;
-  /** One raw command on the first node, over the test kit's own connection; see {@link RedisNode.call}. */
+  /** Sends one raw command to the first node, over the test kit's own connection; see {@link RedisNode.call}. */
   call(...command: string[]): Promise<unknown>;
   /**
-   * The current master, by the running Sentinels.
+   * Returns the current master, according to the running Sentinels.
    *
-   * @throws {Error} there are none.
+   * @throws {Error} there are no Sentinels.
    */
   master(): Promise<RedisNode>;
-  /** Kills the processes, waits until they are gone, and removes their data. A second call changes nothing. */
+  /** Kills the processes, waits until they have exited, and removes their data. Idempotent. */
   stop(): Promise<void>;
 }
 
@@ -119,15 +124,15 @@ const PERSISTENCE: Record<NonNullable<StartRedisOptions["persistence"]>, readonl
 };
 
 /**
- * Starts a real server on free loopback ports and resolves when it answers (in a Cluster: when all nodes agree that
- * all slots are served; with replicas and Sentinels: when all are in step and know each other).
+ * Starts a real server on free loopback ports, and resolves when it answers. A Cluster is ready when all nodes agree that all
+ * slots are served. With replicas and Sentinels, it waits until all are in step and know each other.
  *
- * The program is `REDIS_SERVER_BIN`, else `redis-server`, else `valkey-server` on PATH. Nothing is left behind by
- * `stop()`, nor when this process exits, throws, or is ended by SIGINT, SIGTERM or SIGHUP. If this process is ended by
- * SIGKILL, the servers live on.
+ * The program is `REDIS_SERVER_BIN`, else `redis-server`, else `valkey-server` on PATH. `stop()` leaves nothing behind. The
+ * servers also end when this process exits, throws, or is ended by SIGINT, SIGTERM or SIGHUP. If SIGKILL ends this process, the
+ * servers keep running.
  *
- * @throws {TypeError | RangeError} an option is not one of the values above.
- * @throws {Error} no server program was found, or it did not start: the message carries its last log lines.
+ * @throws {TypeError | RangeError} an option is invalid.
+ * @throws {Error} no server program was found, or it did not start: the message has its last log lines.
  *
  * @example
  * await using redis = await startRedis({ persistence: "always" });
@@ -342,12 +347,12 @@ export class LocalRedis<M extends RedisMode> implements RedisServer<M> {
     return currentMaster(this.sentinels, this.servers);
   }
 
-  /** The servers with the data, whatever their roles were in the beginning. */
+  /** The servers with the data, whatever their initial roles were. */
   get servers(): readonly ServerNode[] {
     return [...this.nodes, ...this.replicas];
   }
 
-  /** Those of them that are masters now. */
+  /** The servers that are masters now. */
   async masters(): Promise<readonly RedisNode[]> {
     if (this.mode === "sentinel") return [await this.master()];
     if (this.replicas.length === 0) return this.nodes;

@@ -38,11 +38,12 @@ export type TestHooks = { readonly beforeEach: TestHook; readonly afterEach: Tes
   | { readonly before: TestHook; readonly after: TestHook }
 );
 
-/** Options of `useRedis`: which server, and which keys may stay. */
+/** Options of `useRedis`: which server to start, and which keys may stay. */
 export interface UseRedisOptions<M extends RedisMode = RedisMode> extends StartRedisOptions<M> {
   /**
-   * Keys that may be without expiry after a test. A text is compared with the whole key and with what follows
-   * `<prefix>:` in it, and `*` in it stands for anything; a RegExp is tried on the whole key.
+   * Keys that may be without expiry after a test. A text is compared with the whole key, and with the part after `<prefix>:` in
+   * it. In a text, `*` matches anything. A RegExp is tested on the whole key.
+   *
    * @default []
    */
   readonly permanentKeys?: readonly (string | RegExp)[];
@@ -52,17 +53,19 @@ export interface UseRedisOptions<M extends RedisMode = RedisMode> extends StartR
 export interface TestRedis<M extends RedisMode = RedisMode> {
   readonly server: RedisServer<M>;
   readonly url: string;
-  /** A text of this test alone, such as `t-3f9a2c`. All its keys must begin with it, or contain it. */
+  /** A unique text for this test, such as `t-3f9a2c`. All its keys must start with it, or contain it. */
   readonly prefix: string;
-  /** A client for all tests of the file. It must not be closed. */
+  /** A client for all tests of the file. Don't close it. */
   readonly client: RedisClient<M>;
   /** A new ioredis client for this test, disconnected after it; see {@link RedisServer.client}. */
   connect(options?: RedisClientOptions, clusterOptions?: RedisClusterOptions): RedisClient<M>;
   /** All keys that contain this test's prefix, over all masters, sorted. */
   keys(): Promise<string[]>;
-  /** Lets these keys be without expiry after this test; see {@link UseRedisOptions.permanentKeys}. */
+  /** Allows these keys to be without expiry after this test; see {@link UseRedisOptions.permanentKeys}. */
   permanent(...keys: readonly (string | RegExp)[]): void;
-  /** Runs `close` after this test, before the leak checks, the last one first; for objects that the test itself opens. */
+  /**
+   * Runs `close` after this test, before the leak checks. Use it for objects that the test itself opens. The last one runs first.
+   */
   defer(close: () => unknown): void;
 }
 
@@ -74,18 +77,24 @@ const TIMER_SETTLE_MS = 2_500;
 const READY_TIMEOUT_MS = 15_000;
 
 /**
- * Starts one server for the tests of a file (or of a `describe`) and gives each test its own prefix and clients.
+ * Starts one server for the tests of a file (or of a `describe`), and gives each test its own prefix and clients.
  *
- * After each test it fails that test if it left behind: keys with its prefix that have no expiry and are not listed
- * as permanent, connections to the server, listeners on the shared client or on clients of `connect()`, timers that
- * keep the process alive, or a server that is paused or killed. It allows a second for things to settle (timers: 2.5),
- * times `KIT_TESTING_PATIENCE`, then repairs what it can, so that the next test starts clean. After a failover that test's server is replaced by a new
- * one: take `server`, `url` and `client` from here in each test.
+ * After each test it fails that test if the test left one of these behind:
  *
- * Call it before the file's own hooks: Vitest runs `afterEach` hooks in reverse order, so that its checks come last.
- * Jest and node:test run them as given, and Vitest runs `onTestFinished` after them all; there, close by `defer`.
- * Tests of one file that run at the same time would see each other's leaks. If a file calls
- * `useRedis` several times, only the last one to end its test looks for timers.
+ * - keys with its prefix that have no expiry and are not listed as permanent
+ * - connections to the server
+ * - listeners on the shared client or on clients of `connect()`
+ * - timers that keep the process alive
+ * - a server that is paused or killed
+ *
+ * It waits one second for things to settle (timers: 2.5 s), times `KIT_TESTING_PATIENCE`. Then it repairs what it can, so that
+ * the next test starts clean. After a test with a failover, it replaces the server with a new one: read `server`, `url` and
+ * `client` from the returned object in each test.
+ *
+ * Call it before the file's own hooks: Vitest runs `afterEach` hooks in reverse order, so its checks come last. Jest and
+ * node:test run hooks in the given order, and Vitest runs `onTestFinished` after all of them: in these cases, close objects with
+ * `defer`. Tests of one file that run at the same time would see each other's leaks. If a file calls `useRedis` several times,
+ * only the call whose test ends last looks for timers.
  *
  * @example
  * import * as vitest from "vitest";
@@ -251,7 +260,7 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
     return client.status === "end";
   }
 
-  /** Restores the first roles after a failover, so that each test begins with the first node as master. */
+  /** Restores the first roles after a failover, so that each test starts with the first node as master. */
   async #replaceServer(): Promise<void> {
     await this.#local.stop();
     await this.open();

@@ -11,7 +11,7 @@ export class IndexMaintenance {
     this.#shards = shards;
   }
 
-  /** Empties the generation that is not current, and marks it as that of a rebuild. */
+  /** Empties the generation that is not current, and assigns it to a rebuild. */
   async stage(token: string, signal: AbortSignal | undefined): Promise<void> {
     const { all, context, own } = this.#shards;
     const args = { token, settings: own, keepMs: stagedMs };

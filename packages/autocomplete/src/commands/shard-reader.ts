@@ -17,7 +17,7 @@ export interface Found {
   readonly truncated: boolean;
 }
 
-/** The most rows that one query reads, unless a higher limit needs more. */
+/** The maximum number of rows that one query reads, unless a higher limit needs more. */
 const mostRows = 512;
 /** The most texts in one call: more would hold up the server, and keep it idle while their answers are read here. */
 const mostBatched = 4;
@@ -37,7 +37,7 @@ interface RowRange {
   readonly most: number;
 }
 
-/** The smallest text behind all that begin with `text`: bytes of UTF-8 are in the order of code points. */
+/** The smallest text after all texts that start with `text`: bytes of UTF-8 are in the order of code points. */
 const behind = (text: string): string => {
   for (let end = text.length; end > 0;) {
     const at = /[\uDC00-\uDFFF]/.test(text[end - 1]!) ? end - 2 : end - 1;
@@ -142,9 +142,9 @@ export class ShardReader {
   }
 
   /**
-   * Answers a query of an alphabetical index by one plain range, without a script: the first `limit` names that begin with it. If
-   * there are fewer, or rows of later words lie between them, a longer range is read and sorted by name. A row with the tag of other
-   * rules is not found, so no answer mixes two rebuilds. If nothing is found, the rules are read; undefined if they have changed.
+   * Answers a query of an alphabetical index by one plain range, without a script: the first `limit` names that start with it. If there
+   * are fewer, or rows of later words are between them, a longer range is read and sorted by name. A row with the tag of other rules is
+   * not found, so no answer mixes two rebuilds. If nothing is found, the rules are read. Undefined if the rules have changed.
    */
   async #range(
     rules: IndexRules,
@@ -193,7 +193,7 @@ export class ShardReader {
     return { query, rules, items: found.slice(0, limit), hasMore: found.length > limit || truncated, truncated };
   }
 
-  /** The first rows that begin with a folded text, by the rules that the shard had at the last call. */
+  /** The first rows that start with a folded text, by the rules that the shard had at the last call. */
   #rows(prefix: string, most: number, signal: AbortSignal | undefined): Promise<readonly string[]> {
     const from = this.#shard.tag + prefix;
     return this.#ranges.run({ from: `[${from}`, to: `(${behind(from)}`, most }, signal);

@@ -75,7 +75,7 @@ export class Shards {
     return { deadlineMs: this.deadlineMs, ...(signal && { signal }), ...(op !== undefined && { op }) };
   }
 
-  /** The shard with all names that begin with a folded text; undefined if they may be in any shard. */
+  /** The shard with all names that start with a folded text; undefined if they may be in any shard. */
   shardOf(prefix: string): Shard | undefined {
     if (this.all.length === 1) return this.first;
     const first = prefix.codePointAt(0);

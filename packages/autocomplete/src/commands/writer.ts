@@ -157,7 +157,7 @@ export class IndexWriter {
     throw this.#shards.unsettled();
   }
 
-  /** A put without a weight keeps the one that the item has, also in shards that do not have the item yet. */
+  /** A put without a weight keeps the item's weight, even in shards that do not have the item yet. */
   async #weighed(changes: readonly Change[], signal: AbortSignal | undefined): Promise<readonly Change[]> {
     const ids = changes.flatMap((change) => ("put" in change && change.put.weight === "" ? [change.put.id] : []));
     if (ids.length === 0 || this.#rules.order !== "weight") return changes;

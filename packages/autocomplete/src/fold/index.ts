@@ -9,8 +9,8 @@ export interface FoldOptions {
    */
   readonly marks?: "fold" | "keep" | undefined;
   /**
-   * Only Turkish (`"tr"`) and Azerbaijani (`"az"`) make a difference: there I and ı are one letter, and İ and i another. In other
-   * locales I and i are one letter, and with `marks: "fold"` all four are.
+   * The locale of the text. Only Turkish (`"tr"`) and Azerbaijani (`"az"`) make a difference: there I and ı are one letter, and İ and i
+   * another. In other locales I and i are one letter, and with `marks: "fold"` all four are.
    *
    * @default none
    */
@@ -125,11 +125,12 @@ export const foldPrefix = (text: string, options: FoldOptions = {}, separates = 
 };
 
 /**
- * The form of `text` in which names are compared: equal for texts that differ only in case, width, accents, spaces,
- * punctuation, the script of digits or invisible characters. What is no letter, digit or symbol such as an emoji separates words, and one run of it is
- * like another: Jean-Luc, jean‑luc and jean luc are one. It is for comparing, not for display, and its order is that of code points, not of a dictionary.
+ * Returns the form of `text` in which names are compared. It is equal for texts that differ only in case, width, accents, spaces,
+ * punctuation, the script of digits or invisible characters. Everything except letters, digits and symbols such as emoji separates
+ * words. All separators are equal: Jean-Luc, jean‑luc and jean luc have the same form. Use it to compare, not to display. It sorts by
+ * code points, not like a dictionary.
  *
- * After the case folding and NFKC of the Unicode Standard (sections 3.13 and 3.11), with the accents of Unicode Technical
+ * It applies the case folding and NFKC of the Unicode Standard (sections 3.13 and 3.11), and removes the accents of Unicode Technical
  * Report 30. Folding twice gives the same result as folding once.
  *
  * @throws {RangeError} the text has a lone surrogate.

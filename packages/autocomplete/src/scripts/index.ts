@@ -47,7 +47,7 @@ export const write = defineScript({
   },
 });
 
-/** Begins a rebuild. */
+/** Starts a rebuild. */
 export const stage = defineScript({
   name: "autocomplete.stage",
   source: stageSource,
@@ -133,7 +133,7 @@ export const spell = defineScript({
   },
 });
 
-/** The rows that begin with each of some texts. */
+/** The rows that start with each of some texts. */
 export const ranges = defineScript({
   name: "autocomplete.ranges",
   source: rangesSource,

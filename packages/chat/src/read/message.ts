@@ -4,11 +4,11 @@ import { decodeBody } from "../send/body.js";
 /** A message of a chat. */
 export interface Message<Body = unknown> {
   readonly chat: string;
-  /** Its number within the chat: 1, 2, 3 … */
+  /** The number of the message within the chat: 1, 2, 3 … */
   readonly seq: number;
-  /** When the server stored it, in epoch milliseconds; never earlier than a message before it in the chat. */
+  /** When the server stored it, in epoch milliseconds. Never earlier than the previous message of the chat. */
   readonly at: number;
-  /** `<seq>-<at>`: identifies this message even if a failover gave another one the same number. */
+  /** `<seq>-<at>`: identifies this message even if a failover gave another message the same number. */
   readonly id: string;
   readonly from: string;
   readonly body: Body;

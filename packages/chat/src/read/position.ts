@@ -25,7 +25,7 @@ const isShardPosition = (value: unknown): value is string =>
   shardForm.test(value) &&
   (value.match(/\d{20}/g) ?? []).every((digits) => digits <= largest);
 
-/** A token is decoded on the event loop of a server, and may come from anybody. This is several times what a token of ours needs. */
+/** A token is decoded on a server's event loop, and may come from anyone. This limit is several times what a genuine token needs. */
 const mostChats = 3_900;
 const mostCharacters = 1_048_576;
 
@@ -63,8 +63,8 @@ const parsed = (token: string): unknown => {
 };
 
 /**
- * A token may come from a browser, so it decides only where to begin: `changes.lua` looks up what the member may see. A token for
- * another number of shards begins again at the member's positions.
+ * A token may come from a browser, so it only decides where to start: `changes.lua` looks up what the member may see. A token for
+ * another number of shards starts again at the member's positions.
  *
  * @throws {TypeError} the token is no text.
  * @throws {ChatTokenError} the token is damaged or too large, or belongs to another member.

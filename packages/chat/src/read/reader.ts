@@ -7,18 +7,18 @@ import type { ChatStore } from "../store.js";
 import { type Gap, type Message, messageOf } from "./message.js";
 import type { ReaderPosition } from "./position.js";
 
-/** News of one chat for a reader. */
+/** New messages of one chat for a reader. */
 export interface ChatNews<Body = unknown> {
   readonly chat: string;
   readonly messages: readonly Message<Body>[];
   /** How many messages of others the member has not acknowledged, including these. */
   readonly unread: number;
-  /** Messages before these that the reader will not receive. */
+  /** Messages before these messages that the reader will not receive. */
   readonly gap: Gap | undefined;
   /**
-   * The reader's position is no longer part of the chat. `fork`: a failover lost messages that the reader had received; some
-   * earlier ones are returned again. `epoch`: it is another chat of that name. Also given with a chat that was made after the token
-   * if the server no longer shows whether the reader had an earlier one.
+   * Set if the reader's position is no longer part of the chat. `fork`: a failover lost messages that the reader had received; some
+   * earlier messages are returned again. `epoch`: it is another chat with the same name. `epoch` is also set for a chat that was
+   * created after the token, if the server no longer shows whether the reader had an earlier chat with this name.
    */
   readonly reset: "fork" | "epoch" | undefined;
 }
@@ -29,15 +29,15 @@ export interface News<Body> {
   /** Chats that the member has left, or was removed from, since the token was made. */
   readonly left: readonly string[];
   /**
-   * With `positions`, those that moved since the token was made: the member's own, and in chats with `receipts` those of all
-   * members. In the order of moving: a later one of the same member and chat replaces an earlier one.
+   * With `positions`: the positions that moved since the token was made. These are the member's own, and in chats with `receipts` the
+   * positions of all members. They are in the order of moving: a later position of the same member and chat replaces an earlier one.
    */
   readonly positions: readonly MovedPosition[];
-  /** Whether there is more to fetch now. */
+  /** Whether you can fetch more now. */
   readonly more: boolean;
   /**
-   * Shards of a Cluster whose node does not answer: the page has nothing of their chats, and the reader stays where it was in them.
-   * The error is an `error` event.
+   * Shards of a Cluster whose node does not answer. The page has nothing from their chats, and the reader keeps its place in them. An
+   * `error` event reports the error.
    */
   readonly unavailable: readonly number[];
 }
@@ -58,7 +58,7 @@ const mostDelivered = 1_000;
 /** Of how many chats that the member has left a listener keeps the epoch. */
 const mostLeft = 1_000;
 
-/** The most chats that one script reads: Lua takes no more than about 8,000 operands at once. */
+/** The maximum number of chats that one script reads: Lua accepts only about 8,000 operands in one call. */
 const mostRead = 1_000;
 
 /** What a look found in a shard. With an error nothing was read. */
@@ -112,7 +112,8 @@ export class Reader<Body> {
   }
 
   /**
-   * Finds the chats that may have news, shard by shard; with `names`, all chats of the member, too. Skips lost shards, unless all are.
+   * Finds the chats that may have news, shard by shard. With `names`, it returns all chats of the member as well. Skips lost shards,
+   * unless all are lost.
    *
    * @throws {KitError} no shard answered, or one refused.
    */
@@ -177,7 +178,7 @@ export class Reader<Body> {
     return begun;
   }
 
-  /** Reads the next page and moves behind it. Empty and not `more` means that there is no news. */
+  /** Reads the next page and moves past it. An empty page without `more` means there is nothing new. */
   async next({ limit, maxBytes, signal }: Budget): Promise<News<Body>> {
     const gone = new Set<string>();
     const left: string[] = [];
@@ -304,8 +305,8 @@ export class Reader<Body> {
   }
 
   /**
-   * Forgets a chat that the member has left. A listener keeps the epoch of the newest of them: a chat that is made anew has another
-   * one. It begins with what the member may see then.
+   * Forgets a chat that the member has left. A listener keeps the epochs of the chats that were left last, because a chat that is
+   * created again has another epoch. It then starts with what the member may see.
    */
   #forget(chat: string): void {
     const { delivered } = this.position;

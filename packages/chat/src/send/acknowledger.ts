@@ -14,8 +14,8 @@ export interface Ack {
 }
 
 /**
- * Sends the acknowledgements of a chat object in batches: those of one group of shards that arrive while a call is under way share
- * the next.
+ * Sends the acknowledgements of a chat object in batches. Acknowledgements for one group of shards that arrive while a call is in
+ * flight share the next call.
  */
 export class Acknowledger {
   readonly #store: ChatStore;

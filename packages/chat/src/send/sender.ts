@@ -38,7 +38,7 @@ interface Sends {
 /** Sends the messages of a chat object in batches: those to one chat that arrive while a call is under way share the next. */
 export class MessageSender {
   readonly #store: ChatStore;
-  /** Names the calls of this object, so that the script recognises a repeat of one that it refused. */
+  /** Names the calls of this object, so that the script recognizes a repeated call that it refused before. */
   readonly #name = newToken();
   #calls = 0;
   readonly #onLagging: (chat: string, member: string, position: string) => void;

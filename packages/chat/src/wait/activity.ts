@@ -7,7 +7,7 @@ export interface ActivityEntry {
   readonly values: readonly string[];
 }
 
-/** Whether the id of one entry is after that of another. */
+/** Whether the id of one entry is after the id of another. */
 export const isAfter = (one: string, other: string): boolean => {
   const [ms = "", count = ""] = one.split("-");
   const [otherMs = "", otherCount = ""] = other.split("-");

@@ -3,7 +3,7 @@ import { type ActivityEntry, isAfter } from "./activity.js";
 /** The chats and the waits of one member in this process, or the waits for one chat. */
 interface Interest {
   readonly chats: Set<string>;
-  /** Each with whether it wakes for positions, too. */
+  /** Each waiter, with whether it wakes for positions as well. */
   readonly waiters: Map<() => void, boolean>;
 }
 
@@ -22,7 +22,7 @@ export const ofChat = (chat: string): string => `c${chat}`;
 /** The position in a shard that does not answer: nothing is known of it. */
 export const ofLost = "";
 
-/** How many entries of a shard are kept, for waits whose first read began before them. */
+/** How many entries of a shard are kept, for waits whose first read started before them. */
 const mostRecent = 1_000;
 /** How many members' chats are remembered between two waits. */
 const mostInterests = 20_000;
@@ -58,9 +58,9 @@ export class WaitRegistry {
   }
 
   /**
-   * Begins to watch. `positions` and `chats` are from one read: the reader's position, and all its chats then. If two waits of a
-   * member begin at once, both read: the first to arrive here decides, and entries keep its record right. False if joins may have
-   * been missed since.
+   * Starts to watch. `positions` and `chats` are from one read: the reader's position, and all its chats then. If two waits of a
+   * member start at the same time, both read. The first to arrive here decides, and entries keep its record right. False if joins may
+   * have been missed since.
    */
   learn(name: string, positions: readonly string[], chats: readonly string[]): boolean {
     const ids = [...positions.entries()].flatMap(([shard, position]) =>
@@ -153,7 +153,7 @@ export class WaitRegistry {
     this.forgetAll();
   }
 
-  /** Wakes all waiters; the next waits begin anew. */
+  /** Wakes all waiters; the next waits start over. */
   forgetAll(): void {
     const interests = [...this.#interests.values()];
     this.#interests.clear();

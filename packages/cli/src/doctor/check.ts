@@ -71,7 +71,7 @@ export const onEachNode = async (
   return isWhole ? [fine, ...named] : [...named, skipped(`elsewhere: ${fine.text}`)];
 };
 
-/** `12`, `4.5k`, `3.1 M`: for rates and counts that nobody adds up. */
+/** `12`, `4.5k`, `3.1 M`: for rates and counts that are only read, not added up. */
 export const roughly = (value: number): string => {
   if (value >= 1_000_000) return `${(value / 1_000_000).toFixed(1)} M`;
   if (value >= 10_000) return `${String(Math.round(value / 1_000))}k`;

@@ -46,7 +46,7 @@ const connectionTable = (): string =>
     })
     .join("\n");
 
-/** There are some 28,000 local ports, and each is kept for a minute. */
+/** There are about 28,000 local ports, and each is kept for one minute. */
 const manyWaiting = 5_000;
 
 const fix =

@@ -57,7 +57,7 @@ const checkOf = ({ id, look }: DoctorCheck): Check => ({
   },
 });
 
-/** The longest check takes some three seconds. */
+/** The longest check takes about three seconds. */
 const patienceMs = 5_000;
 
 /** The result of one check. */
@@ -84,11 +84,11 @@ const resultOf = (id: string, findings: readonly Finding[]): CheckResult => ({
 });
 
 /**
- * Runs all checks, one after the other, since they measure times. `report` is called with each result at once, but not with
- * checks that were skipped because there is no connection.
+ * Runs all checks one after the other, because they measure times. Calls `report` with each result as soon as it is there,
+ * but not for checks that were skipped because there is no connection.
  *
  * @throws {KitError} `KIT_TARGET`: the address is malformed.
- * @throws {TypeError | RangeError} the prefix cannot be one.
+ * @throws {TypeError | RangeError} the prefix is invalid.
  */
 export const examine = async (
   examined: Examined & { readonly isStrict: boolean; readonly skip: readonly string[] },

@@ -3,7 +3,7 @@ import { Refused, Silent } from "../node.js";
 import type { Server } from "../server.js";
 import { type Check, ok, problem, warning } from "./check.js";
 
-/** The commands that every package runs, besides the commands on its keys. */
+/** The commands that every package runs, in addition to the commands on its keys. */
 const ofCore: readonly CommandForm[] = [["EVALSHA", "0".repeat(40), 0], ["EVAL", "return 1", 0], ["TIME"]];
 
 const isRefused = (error: unknown): boolean => error instanceof Refused || isForbidden(error);

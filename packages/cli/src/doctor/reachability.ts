@@ -61,8 +61,9 @@ const fixes: readonly (readonly [RegExp, string])[] = [
 const answerMs = 1_000;
 
 /**
- * Whether something accepts a connection there and then says nothing to a PING. `address`: `host:port`, or the path of a socket. A server
- * of another protocol, or with TLS on one side, sends a greeting or an error, or hangs up.
+ * Whether something accepts a connection there, and then does not reply to a PING. `address`: `host:port`, or the path of a
+ * socket. A server with another protocol, or with TLS on one side only, sends a greeting or an error, or closes the
+ * connection.
  */
 const isSilent = async (address: string): Promise<boolean> => {
   const [, host = "", port = ""] = /^\[?(.*?)\]?:(\d+)$/.exec(address) ?? [];

@@ -1,7 +1,7 @@
 import { counted, type Finding } from "@kit/core/toolkit";
 import { type Check, ok, onEachNode, warning } from "./check.js";
 
-/** While a command runs, no other client is served, and renewals wait too. */
+/** While a command runs, the server serves no other client, so renewals of leases wait. */
 const longMs = 100;
 const recentSeconds = 3_600;
 

@@ -6,7 +6,9 @@ import type { Finding } from "@kit/core/toolkit";
 import type { ServerNode } from "../node.js";
 import { type Check, ok, roughly, warning } from "./check.js";
 
-/** Each way of calling has this many short turns, and the best one counts: longer ones measure the machine. */
+/**
+ * Each way of calling is measured in this many short turns, and the best one counts. Longer turns would measure the machine.
+ */
 const turns = 4;
 const turnMs = 120;
 /**

@@ -11,7 +11,7 @@ const databaseArgument = { ...newDatabaseArgument, listedIn: "databases" } as co
 
 type FileKind = "blocks" | "locations" | "dbip";
 
-/** Detects the format of a file by its first line: DB-IP's files have no header and begin with an address. */
+/** Detects the format of a file by its first line: DB-IP's files have no header and start with an address. */
 const kindOf = async (path: string): Promise<FileKind> => {
   const file = createReadStream(path);
   // An error of the file ends the reading of its text, too.

@@ -23,7 +23,7 @@ export interface Head {
   readonly current: string | undefined;
   /** The previous version; empty if there is none. */
   readonly previous: string;
-  /** Counts switches: the effects of a switch yield to those of a later one. */
+  /** Counts switches: the effects of a switch yield to the effects of a later switch. */
   readonly epoch: number;
   /** Whether all keys of the serving version are known to be permanent. */
   readonly isSealed: boolean;

@@ -12,7 +12,7 @@ import type { Counter } from "./counter.js";
 import { countOperands } from "./outbox.js";
 import { amountOption } from "./series.js";
 
-/** An amount for one series of a counter, as `apply()` takes it. */
+/** An amount for one series of a counter, as you pass it to `apply()`. */
 export interface CounterDelta {
   /** The name of a counter of this object. */
   readonly name: string;
@@ -22,7 +22,7 @@ export interface CounterDelta {
    * @default {}
    */
   readonly labels?: Readonly<Record<string, string | number>> | undefined;
-  /** How much is added: an integer from 0. */
+  /** The amount to add: an integer, 0 or more. */
   readonly amount: number;
   /**
    * When it happened, epoch milliseconds.
@@ -41,9 +41,12 @@ const deltaRules = {
 
 /** The writer, and the number of this call. */
 export interface ApplyOptions {
-  /** A name that stays the same when the writer starts again, 1 to 200 characters: a file, a partition. */
+  /**
+   * A name that stays the same when the writer restarts, 1 to 200 characters. Use the name of the file or partition that you
+   * read.
+   */
   readonly writer: string;
-  /** Grows from call to call of one writer: a position in a file, a batch number. */
+  /** The number of the call, which must grow with each call of a writer. Use a position in a file or a batch number. */
   readonly seq: number;
 }
 
@@ -62,7 +65,7 @@ interface SeriesDelta {
   readonly amounts: Map<number, number>;
 }
 
-/** Adds deltas to their series, each series in a call of its own. `counters` are those of the object, by name. */
+/** Adds deltas to their series, with a separate call for each series. `counters` are the object's counters by name. */
 export const applyDeltas = async (
   deltas: readonly CounterDelta[],
   { writer, seq }: ApplyOptions,

@@ -7,20 +7,20 @@ import type { RangeOptions } from "../time/buckets.js";
 import { type CounterBucket, type CounterDay, CounterSeries } from "./series.js";
 
 /**
- * A named total that only grows, kept for every set of label values, and by time at several precisions. Made by
- * `stats.counter()`. Each method takes the labels first, if the counter has any.
+ * A named total that only grows. It is kept for each set of label values, and for slices of time at several precisions.
+ * Create it with `stats.counter()`. If the counter has labels, pass them as the first argument of each method.
  */
 export class Counter<Names extends string = never> extends Metric<Names, CounterSeries> {
   /** @internal */
   readonly settings: CounterSettings;
 
-  /** Only this package calls it. */
+  /** For this package only: use `stats.counter()`. */
   constructor(name: string, settings: CounterSettings, shared: Shared) {
     super(name, settings, shared, (id) => new CounterSeries(id, settings, shared));
     this.settings = settings;
   }
 
-  /** As {@link CounterSeries.inc}. */
+  /** Same as {@link CounterSeries.inc}. */
   inc(...args: Labelled<Names, [amount?: number, options?: WriteOptions]>): void {
     // The most frequent call: it creates no array.
     const { map } = this;
@@ -29,22 +29,22 @@ export class Counter<Names extends string = never> extends Metric<Names, Counter
     map.from(given).inc(given[first] as number | undefined, given[first + 1] as WriteOptions | undefined);
   }
 
-  /** As {@link CounterSeries.add}. */
+  /** Same as {@link CounterSeries.add}. */
   add(...args: Labelled<Names, [amount?: number, options?: ConfirmOptions]>): Promise<number> {
     return this.call(args, "add");
   }
 
-  /** As {@link CounterSeries.total}. */
+  /** Same as {@link CounterSeries.total}. */
   total(...args: Labelled<Names, []>): Promise<number> {
     return this.call(args, "total");
   }
 
-  /** As {@link CounterSeries.read}. */
+  /** Same as {@link CounterSeries.read}. */
   read(...args: Labelled<Names, [range: RangeOptions]>): Promise<CounterBucket[]> {
     return this.call(args, "read");
   }
 
-  /** As {@link CounterSeries.days}. */
+  /** Same as {@link CounterSeries.days}. */
   days(...args: Labelled<Names, [options: DaysOptions]>): Promise<CounterDay[]> {
     return this.call(args, "days");
   }

@@ -24,17 +24,17 @@ import { CounterOutbox } from "./outbox.js";
 
 /** The amount of one slice of time. */
 export interface CounterBucket {
-  /** First instant, epoch milliseconds by the server's clock. */
+  /** The start of the bucket, in epoch milliseconds of the server's clock. */
   readonly startAt: number;
   readonly value: number;
-  /** The bucket has not ended yet, or its beginning is no longer kept: the value may be too low. */
+  /** True if the bucket has not ended yet, or its start is no longer stored: the value may be too low. */
   readonly isPartial: boolean;
 }
 
 /** The amount of a calendar day of a time zone. */
 export interface CounterDay extends Day {
   readonly value: number;
-  /** Like that of a {@link CounterBucket}. */
+  /** True if the day has not ended yet, or its start is no longer stored: the value may be too low. */
   readonly isPartial: boolean;
 }
 
@@ -57,7 +57,7 @@ export class CounterSeries {
   /** The fields of its spans. */
   readonly #facts = (): object => ({ series: this.id });
 
-  /** Only this package calls it. */
+  /** For this package only: use the counter's `series()`. */
   constructor(id: string, settings: CounterSettings, shared: Shared) {
     this.outbox = new CounterOutbox(id, settings, shared);
     this.#shared = shared;
@@ -70,10 +70,10 @@ export class CounterSeries {
   }
 
   /**
-   * Adds to the counter, and returns at once: the amount is sent within `flushMs`, together with others.
+   * Adds to the counter and returns immediately. The amount is sent within `flushMs`, in a batch with other amounts.
    *
-   * Nothing is thrown for amounts that cannot be counted: a full buffer, an instant too far ahead, or a closed object is
-   * reported by the event `dropped`. A process that is killed loses what it had not sent.
+   * An amount that cannot be counted does not throw: the buffer is full, `at` is too far ahead, or the object is closed. The
+   * event `dropped` reports it. A process that is killed loses the amounts that it has not sent.
    *
    * @throws {TypeError | RangeError} `amount` is no integer from 0 to 2^53 − 1, or `at` is no instant.
    */
@@ -93,15 +93,15 @@ export class CounterSeries {
   }
 
   /**
-   * Adds to the counter, and resolves with its total once the server has it. Amounts of other callers at the same time go
-   * into the same call, and are in that total.
+   * Adds to the counter, and resolves with the total once the server has counted the amount. Concurrent calls share one
+   * batch, so the total includes their amounts.
    *
-   * @throws {CounterOverflowError} the total would pass 2^53 − 1; nothing was added.
-   * @throws {StatsTimeError} `at` lies more than a minute ahead of the server; nothing was added.
+   * @throws {CounterOverflowError} the total would exceed 2^53 − 1; nothing was added.
+   * @throws {StatsTimeError} `at` is more than one minute ahead of the server; nothing was added.
    * @throws {KitUnavailableError} no server answered in time; nothing was added.
-   * @throws {KitUnknownOutcomeError} the reply is lost. In effectively-once delivery the amount is sent again in the
-   *   background, and `add(amount, { op: error.op })` waits for that; in the other deliveries it has no `op`. The same call
-   *   without `op` adds a second amount.
+   * @throws {KitUnknownOutcomeError} the reply was lost. With effectively-once delivery, kit sends the amount again in the
+   *   background; call `add(amount, { op: error.op })` to wait for it. With other deliveries the error has no `op`. The same
+   *   call without `op` adds the amount again.
    * @throws {KitClosedError} after `close()`.
    */
   add(amount = 1, options: ConfirmOptions = noOptions): Promise<number> {
@@ -116,7 +116,7 @@ export class CounterSeries {
     });
   }
 
-  /** The sum of all amounts that the server has counted, until the total expires; 0 for an unknown series. */
+  /** Returns the sum of all amounts that the server has counted, until the total expires. An unknown series has 0. */
   total(): Promise<number> {
     return traced("stats.total", this.#facts, async () => {
       const { values } = await this.#shared.commands.hashes([this.outbox.keys.total]);
@@ -125,8 +125,8 @@ export class CounterSeries {
   }
 
   /**
-   * The amounts over a span of time, bucket by bucket, empty ones as 0. Amounts that processes still buffer are not
-   * included.
+   * Reads the amounts of a span of time, one bucket after the other. Empty buckets have 0. Amounts that processes still
+   * buffer are not included.
    *
    * @throws {TypeError | RangeError} an option is invalid.
    * @throws {KitUnavailableError} no server answered in time.
@@ -152,8 +152,8 @@ export class CounterSeries {
   }
 
   /**
-   * The amounts of the last calendar days of a time zone, the last one being today. A day on which clocks change has 23 or
-   * 25 hours. One of the stored steps must divide the days; the default of 15 minutes divides those of all zones.
+   * Reads the amounts of the last calendar days of a time zone, up to and including today. A day on which clocks change has
+   * 23 or 25 hours. One of the stored steps must divide the days. The default of 15 minutes works for all time zones.
    *
    * @throws {TypeError | RangeError} an option is invalid, there is no such zone, or no step divides its days.
    * @throws {KitUnavailableError} no server answered in time.

@@ -4,7 +4,7 @@ import { withStats } from "./with-stats.js";
 import { kindOf, listedSeries, type NamedSeries } from "./series.js";
 import { assertFew, spanText, timeText } from "./spans.js";
 
-/** The values of a distribution. Without any, all but `count` and `sum` are null. */
+/** The values of a distribution. If it is empty, all fields except `count` and `sum` are null. */
 interface Values {
   readonly count: number;
   readonly sum: number;

@@ -26,26 +26,27 @@ type StartArgs<Names extends string> = [TimedNames<Names>] extends [never]
   : [labels?: Partial<Labels<TimedNames<Names>>>, options?: ObserveOptions];
 
 /**
- * Ends a timer: observes the elapsed time, once, and returns it. It takes the outcome (`"ok"` by default), or labels that were
- * not known at the start. A label that was not given, or is `undefined`, is empty. A call that throws for wrong labels has no
- * effect.
+ * Ends a timer: observes the elapsed time, once, and returns it. Pass the outcome (`"ok"` by default), or labels that were
+ * not known at the start. A label that you leave out, or that is `undefined`, is empty. A call that throws for invalid labels
+ * has no effect.
  */
 export type EndTimer<Names extends string = string> = (end?: Outcome | Partial<Labels<Names>>) => number;
 
 /**
- * Named values whose count, sum, mean, deviation, extremes and quantiles are kept, for every set of label values and by
- * windows of time. Made by `stats.distribution()`. Each method takes the labels first, if the distribution has any.
+ * Named values. Their count, sum, mean, deviation, extremes and quantiles are kept, for each set of label values and for
+ * windows of time. Create it with `stats.distribution()`. If the distribution has labels, pass them as the first argument of
+ * each method.
  */
 export class Distribution<Names extends string = never> extends Metric<Names, DistributionSeries> {
   readonly #settings: DistributionSettings;
 
-  /** Only this package calls it. */
+  /** For this package only: use `stats.distribution()`. */
   constructor(name: string, settings: DistributionSettings, shared: Shared) {
     super(name, settings, shared, (id) => new DistributionSeries(id, settings, shared));
     this.#settings = settings;
   }
 
-  /** As {@link DistributionSeries.observe}. */
+  /** Same as {@link DistributionSeries.observe}. */
   observe(...args: Labelled<Names, [value: number, options?: ObserveOptions]>): void {
     // Like a counter's `inc()`, it creates no array.
     const { map } = this;
@@ -54,14 +55,14 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
     map.from(given).observe(given[first] as number, given[first + 1] as ObserveOptions | undefined);
   }
 
-  /** As {@link DistributionSeries.record}. */
+  /** Same as {@link DistributionSeries.record}. */
   record(...args: Labelled<Names, [value: number, options?: RecordOptions]>): Promise<Recorded> {
     return this.call(args, "record");
   }
 
   /**
-   * Runs `routine`, and observes how long it took. The label `outcome`, if there is one, is filled in and not passed: `ok`,
-   * or `error` when the routine throws.
+   * Runs `routine`, and observes how long it took. If the distribution has the label `outcome`, don't pass it: kit sets it to
+   * `ok`, or to `error` if the routine throws.
    *
    * @example
    * await latency.timed({ route: "/cart" }, () => handle(request)); // labelNames: ["route", "outcome"]
@@ -86,11 +87,11 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
   }
 
   /**
-   * Starts a timer, which the returned function ends. Labels can be given at the start, at the end, or some at each; the end
-   * overrides the start. The end throws only for an unknown label or a wrong value, and then observes nothing. In a `finally`
-   * block it hides the error of the work in that case only.
+   * Starts a timer, which the returned function ends. You can pass labels at the start, at the end, or some at each. Labels
+   * at the end override labels at the start. The end throws only for an unknown or invalid label, and then observes nothing.
+   * In a `finally` block it hides the work's own error only in this case.
    *
-   * @throws {TypeError | RangeError} a label is unknown or wrong.
+   * @throws {TypeError | RangeError} a label is unknown or invalid.
    *
    * @example
    * const end = latency.startTimer({ route: "/cart" }); // labelNames: ["route", "status"]
@@ -105,22 +106,22 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
     return this.#start(labels, options as ObserveOptions | undefined);
   }
 
-  /** As {@link DistributionSeries.summary}. */
+  /** Same as {@link DistributionSeries.summary}. */
   summary(...args: Labelled<Names, [range: RangeOptions]>): Promise<Summary> {
     return this.call(args, "summary");
   }
 
-  /** As {@link DistributionSeries.total}. */
+  /** Same as {@link DistributionSeries.total}. */
   total(...args: Labelled<Names, []>): Promise<Summary> {
     return this.call(args, "total");
   }
 
-  /** As {@link DistributionSeries.windows}. */
+  /** Same as {@link DistributionSeries.windows}. */
   windows(...args: Labelled<Names, [range: RangeOptions]>): Promise<WindowSummary[]> {
     return this.call(args, "windows");
   }
 
-  /** As {@link DistributionSeries.slowest}. */
+  /** Same as {@link DistributionSeries.slowest}. */
   slowest(
     ...args: Labelled<Names, [options: SlowestOptions]>
   ): Promise<{ readonly subject: string; readonly value: number }[]> {

@@ -1,10 +1,10 @@
 /**
- * Count, mean, sum of squared distances from the mean (m2), extremes and sum of some values.
+ * The count, mean, sum of squared distances from the mean (m2), extremes and sum of some values.
  *
- * One value is added by Welford's method (1962), two samples are combined by that of Chan, Golub and LeVeque (1979). Neither
- * subtracts large numbers that are nearly equal, as a sum of squares does. The sum is Neumaier's (1974): `compensation` holds what
- * the additions to `sum` have cut off. `rest` does the same for the mean: without it the deviation of large values that lie close
- * together loses most of its digits.
+ * One value is added by Welford's method (1962). Two samples are combined by the method of Chan, Golub and LeVeque (1979).
+ * Neither method subtracts large, nearly equal numbers, as a sum of squares does. The sum is Neumaier's (1974):
+ * `compensation` holds what additions to `sum` have cut off. `rest` does the same for the mean. Without it, the deviation of
+ * large values that are close together loses most of its digits.
  */
 export interface Moments {
   count: number;

@@ -11,9 +11,9 @@ import { Summary } from "./summary.js";
 
 /** The values including a new observation. */
 export interface Recorded {
-  /** Those of the widest window, without quantiles. */
+  /** The values of the widest window, without quantiles. */
   readonly window: Summary;
-  /** Those of all time that is kept, without quantiles. */
+  /** All values that are still kept, without quantiles. */
   readonly total: Summary;
 }
 

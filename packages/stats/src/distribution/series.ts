@@ -18,7 +18,7 @@ import type { Summary } from "./summary.js";
 /** One observation. */
 export interface ObserveOptions extends WriteOptions {
   /**
-   * The subject of the measurement (a path, an id), for the list of the slowest. Kept only by a distribution with `slowest`.
+   * What was measured (a path, an id), for the list of the slowest. Kept only if the distribution has `slowest`.
    *
    * @default none
    */
@@ -36,7 +36,7 @@ export const recordRules = { ...observeRules, ...confirmRules } satisfies RulesO
 export interface WindowSummary {
   readonly startAt: number;
   readonly summary: Summary;
-  /** The window has not ended yet, or its beginning is no longer kept. */
+  /** True if the window has not ended yet, or its start is no longer stored. */
   readonly isPartial: boolean;
 }
 
@@ -60,7 +60,7 @@ export class DistributionSeries {
   /** The fields of its spans. */
   readonly #facts = (): object => ({ series: this.id });
 
-  /** Only this package calls it. */
+  /** For this package only: use the distribution's `series()`. */
   constructor(id: string, settings: DistributionSettings, shared: Shared) {
     this.outbox = new DistributionOutbox(id, settings, shared);
     this.#shared = shared;
@@ -73,10 +73,10 @@ export class DistributionSeries {
   }
 
   /**
-   * Counts a value, and returns at once: it is sent within `flushMs`, merged with others.
+   * Counts a value and returns immediately. The value is sent within `flushMs`, merged with other values.
    *
-   * Nothing is thrown for values that cannot be counted: a full buffer, an instant too far ahead, or a closed object is
-   * reported by the event `dropped`. A process that is killed loses what it had not sent.
+   * A value that cannot be counted does not throw: the buffer is full, `at` is too far ahead, or the object is closed. The
+   * event `dropped` reports it. A process that is killed loses the values that it has not sent.
    *
    * @throws {TypeError | RangeError} `value` is no finite number, or an option is invalid.
    */
@@ -94,13 +94,13 @@ export class DistributionSeries {
   }
 
   /**
-   * Adds a value, and resolves with the new totals once the server has it. They include values of other callers in the same
-   * call.
+   * Adds a value, and resolves with the new totals once the server has counted the value. The totals include values of other
+   * callers in the same call.
    *
-   * @throws {StatsTimeError} `at` lies more than a minute ahead of the server; nothing was counted.
+   * @throws {StatsTimeError} `at` is more than one minute ahead of the server; nothing was counted.
    * @throws {KitUnavailableError} no server answered in time; nothing was counted.
-   * @throws {KitUnknownOutcomeError} the reply is lost. In effectively-once delivery the value is sent again in the
-   *   background, and `record(value, { op: error.op })` waits for that. The same call without `op` records a second value.
+   * @throws {KitUnknownOutcomeError} the reply was lost. With effectively-once delivery, kit sends the value again in the
+   *   background; call `record(value, { op: error.op })` to wait for it. The same call without `op` records a second value.
    * @throws {KitClosedError} after `close()`.
    */
   record(value: number, options: RecordOptions = noOptions): Promise<Recorded> {
@@ -114,7 +114,7 @@ export class DistributionSeries {
     });
   }
 
-  /** All values over a span of time, as one summary. Throws as {@link windows} does. */
+  /** Returns all values of a span of time as one summary. Throws the same errors as {@link windows}. */
   summary(range: RangeOptions): Promise<Summary> {
     return traced("stats.summary", this.#facts, async () => {
       const { parts } = await this.#parts(range);
@@ -122,7 +122,7 @@ export class DistributionSeries {
     });
   }
 
-  /** All values of the series that are still kept. */
+  /** Returns all values of the series that are still kept. */
   total(): Promise<Summary> {
     return traced("stats.total", this.#facts, async () => {
       const { values } = await this.#shared.commands.hashes([this.outbox.keys.dist]);
@@ -131,7 +131,7 @@ export class DistributionSeries {
   }
 
   /**
-   * The values over a span of time, window by window, including empty ones.
+   * Returns the values of a span of time, one window after the other, including empty windows.
    *
    * @throws {TypeError | RangeError} an option is invalid.
    * @throws {KitUnavailableError} no server answered in time.
@@ -156,10 +156,10 @@ export class DistributionSeries {
   }
 
   /**
-   * The subjects with the largest single values, in the windows that a span of time overlaps. Each window stores its `slowest`
-   * largest ones only.
+   * Returns the subjects with the largest single values, in the windows that a span of time overlaps. Each window stores only
+   * its `slowest` largest values.
    *
-   * @throws {TypeError | RangeError} an option is invalid, or the distribution was made without `slowest`.
+   * @throws {TypeError | RangeError} an option is invalid, or the distribution was created without `slowest`.
    */
   slowest(options: SlowestOptions): Promise<{ readonly subject: string; readonly value: number }[]> {
     return traced("stats.slowest", this.#facts, async () => {

@@ -43,7 +43,7 @@ const offset = 100_000;
 const positionOf = (value: number): number =>
   value > 0 ? binOf(value) + offset : value < 0 ? -binOf(-value) - offset : 0;
 
-/** The largest value of a bin; that of a negative one lies a little below. */
+/** The largest value of a bin. For a bin of negative values, the largest value is slightly lower. */
 const upperEdge = (position: number): number =>
   position > 0 ? edge(position - offset + 1) : position < 0 ? -edge(-position - offset) : 0;
 
@@ -64,7 +64,7 @@ export const dividedBins = (bounds: readonly number[]): DividedBins => {
   return found;
 };
 
-/** A count in an object of its own, so that counting is one look-up; and the bounds that divide the bin. */
+/** A count in a separate object, so that counting is one look-up, and the bounds that divide the bin. */
 interface Bin {
   count: number;
   readonly bounds: readonly number[] | undefined;
@@ -146,7 +146,7 @@ export class Sketch {
     });
   }
 
-  /** How many values lie in a bin into which others have collapsed, or below it. */
+  /** The number of values in a bin into which other bins have collapsed, or below that bin. */
   get vague(): number {
     let count = 0;
     for (const [position, bin] of this.#bins) if (position <= this.#collapsed) count += bin.count;

@@ -1,12 +1,15 @@
 import { type Moments } from "./moments.js";
 import type { Sketch } from "./sketch.js";
 
-/** Figures of some values. Without any, `count` and `sum` are 0 and the rest is NaN. */
+/** Figures of some values. Without values, `count` and `sum` are 0 and the other figures are NaN. */
 export class Summary {
   readonly count: number;
   readonly sum: number;
   readonly mean: number;
-  /** Standard deviation of the values themselves (divided by `count`). Infinity where the squares are beyond a double. */
+  /**
+   * The standard deviation of the values themselves (divided by `count`). Infinity if the squares exceed the range of a
+   * double.
+   */
   readonly stddev: number;
   readonly min: number;
   readonly max: number;
@@ -17,7 +20,7 @@ export class Summary {
   readonly accurateAbove: number;
   readonly #sketch: Sketch | undefined;
 
-  /** Made by this package only. */
+  /** For this package only. */
   constructor(moments: Moments, sketch?: Sketch) {
     const { count, mean, m2, min, max, sum, compensation, rest } = moments;
     const none = count === 0 ? Number.NaN : 0;
@@ -32,11 +35,12 @@ export class Summary {
   }
 
   /**
-   * The least value that a share `q` of the values does not exceed: of `count` values in order the one at `ceil(q * count)`.
-   * The answer is within 1.09 % of it, over any nine decades of values; see {@link accurateAbove}. NaN without values.
+   * Returns the smallest value that at least a share `q` of the values does not exceed. Of `count` sorted values, that is
+   * number `ceil(q * count)`. The answer is within 1.09 % of it, over any nine decades of values; see {@link accurateAbove}.
+   * NaN without values.
    *
    * @throws {RangeError} `q` is not from 0 to 1.
-   * @throws {TypeError} this summary has no sketch, as those of `record()`.
+   * @throws {TypeError} this summary has no sketch, such as a summary from `record()`.
    */
   quantile(q: number): number {
     if (!(q >= 0 && q <= 1)) throw new RangeError(`Expected \`q\` to be from 0 to 1, got ${String(q)}`);

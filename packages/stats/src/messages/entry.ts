@@ -5,10 +5,10 @@ import { type Level, levelNames, levelOf, levels } from "./levels.js";
 export interface Entry {
   /** `<level> <id in its stream>`: grows with every entry of a level, by the server's clock. */
   readonly id: string;
-  /** When it was logged, epoch milliseconds by the server's clock. */
+  /** When it was logged, in epoch milliseconds of the server's clock. */
   readonly at: number;
   readonly level: Level;
-  /** The number that was passed, or that of the level. */
+  /** The number that was passed, or the level's number. */
   readonly severity: number;
   readonly text: string;
   readonly fields: Readonly<Record<string, unknown>>;

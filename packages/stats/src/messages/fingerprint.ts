@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 
 /**
- * The parts in which messages of one kind differ, the longest forms first. A pattern that may begin at many positions must end
- * soon after each: a text can be user input of a megabyte.
+ * The parts in which messages of one kind differ, the longest forms first. A pattern that may start at many positions must
+ * end soon after each of them: a text can be user input of a megabyte.
  */
 const masks: readonly (readonly [pattern: RegExp, name: string | ((found: string) => string)])[] = [
   [/(?<!\\)"(?:[^"\\]|\\.)*"|(?<!\\)'(?:[^'\\\n]|\\.)*'(?=\W|$)|`[^`\n]*`/g, "<text>"],
@@ -19,8 +19,8 @@ const masks: readonly (readonly [pattern: RegExp, name: string | ((found: string
 const part = /[A-Z]?[a-z]+|[A-Z]+|\d+/g;
 
 /**
- * Whether a word of letters and digits is an id, as base62, nanoid, cuid and ULID make them: it has a digit, and capitals, small
- * letters and digits change more often than in a name like `Base64Decoder`.
+ * Whether a word of letters and digits is an id, such as base62, nanoid, cuid and ULID generate. An id has a digit. Its
+ * capitals, lowercase letters and digits change more often than in a name like `Base64Decoder`.
  */
 const isId = (word: string): boolean => /\d/.test(word) && word.length < 3 * (word.match(part)?.length ?? 0);
 

@@ -30,9 +30,9 @@ export interface Page {
 const sampleBytes = 512;
 
 /**
- * A named log of messages: the last ones of each level, and how often each was logged. Made by `stats.messages()`.
+ * A named log of messages: the last messages of each level, and how often each was logged. Create it with `stats.messages()`.
  *
- * After the common and recent logs of "Redis in Action" (J. L. Carlson, 2013, chapter 5).
+ * It follows the common and recent logs of "Redis in Action" (J. L. Carlson, 2013, chapter 5).
  */
 export class Messages {
   readonly name: string;
@@ -43,7 +43,7 @@ export class Messages {
   /** The fields of its spans. */
   readonly #facts = (): object => ({ log: this.name });
 
-  /** Made by this package only. */
+  /** For this package only: use `stats.messages()`. */
   constructor(name: string, settings: MessagesSettings, shared: Shared) {
     this.name = name;
     this.outbox = new LogOutbox(name, settings, shared);
@@ -52,10 +52,10 @@ export class Messages {
   }
 
   /**
-   * Stores a message and counts it, in one step at the server; returns at once, and sends within `flushMs`.
+   * Stores a message and counts it, in one step on the server. It returns immediately; the message is sent within `flushMs`.
    *
-   * `level` is a name, or a number: 45 is stored with `warn` (40), as 45. Under a flood the last `keepEntries` of a level are
-   * sent, and all are counted. A message that does not fit into the buffer is reported by the event `dropped`.
+   * `level` is a name or a number: 45 is stored with `warn` (40), as 45. During a flood, all messages of a level are counted,
+   * but only its last `keepEntries` are sent. If a message does not fit into the buffer, the event `dropped` reports it.
    *
    * @throws {TypeError | RangeError} an argument is invalid.
    */
@@ -88,9 +88,9 @@ export class Messages {
   }
 
   /**
-   * The last entries, the newest first: of one level, or of all from `minLevel` on. Entries of different levels with
-   * the same instant are in the order of their levels. A page of long texts has fewer entries than `limit`, since one call reads about 4 MiB:
-   * `next` shows whether others follow.
+   * Returns the last entries, the newest first, of one level or of all levels that are at least `minLevel`. Entries of
+   * different levels with the same time are in the order of their levels. One call reads about 4 MiB, so a page of long texts
+   * has fewer entries than `limit`. `next` shows whether more entries follow.
    *
    * @throws {TypeError | RangeError} an option is invalid.
    * @throws {KitUnavailableError} no server answered in time.
@@ -119,10 +119,11 @@ export class Messages {
   }
 
   /**
-   * Entries as they are stored, from now on or from the last few; ends when `signal` aborts or the object is closed.
+   * Delivers entries as they are stored, starting now or with the last few. It ends when `signal` aborts or the object is
+   * closed.
    *
-   * It holds a dedicated connection. After a lost connection it continues behind its last entry, and misses none that the
-   * level's stream still keeps. The event `error` reports an outage, and its end.
+   * It holds a dedicated connection. After a lost connection it continues after its last entry, and misses no entry that the
+   * level's stream still keeps. The event `error` reports the start and the end of an outage.
    *
    * @throws {KitError} `KIT_UNSUPPORTED`: the client has no connections.
    */
@@ -142,10 +143,10 @@ export class Messages {
   }
 
   /**
-   * The messages that were logged most often in the windows that a span of time touches, the most frequent first.
+   * Returns the messages that were logged most often in the windows that a span of time touches, the most frequent first.
    *
-   * Each level counts at most `maxDistinct` messages in a window: `count` is too high by at most `error`, and every message that
-   * makes up more than 1/`maxDistinct` of its level in a window is found.
+   * Each level counts up to `maxDistinct` messages in a window. So `count` is too high by up to `error`, and every message
+   * that makes up more than 1/`maxDistinct` of its level in a window is found.
    *
    * @throws {TypeError | RangeError} an option is invalid.
    * @throws {KitUnavailableError} no server answered in time.

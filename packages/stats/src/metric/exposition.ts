@@ -74,7 +74,7 @@ export const histogramSamples = (
 /**
  * Adds the metrics of another package.
  *
- * @throws {TypeError | RangeError} a sample is invalid, or its name is that of a metric of another type.
+ * @throws {TypeError | RangeError} a sample is invalid, or a metric of another type has its name.
  */
 export const addSamples = (families: Map<string, Family>, samples: readonly MetricSample[]): void => {
   for (const { name, type, help, value, suffix = "", labels = {} } of samples) {

@@ -54,9 +54,9 @@ export class SeriesMap<Series extends Kept> {
   }
 
   /**
-   * The series of these labels, or the overflow series if there is no room for another.
+   * Returns the series with these labels, or the overflow series if there is no room for another one.
    *
-   * @throws {TypeError | RangeError} the labels are not those of the metric.
+   * @throws {TypeError | RangeError} the labels don't match the metric's `labelNames`.
    */
   of(labels: Readonly<Record<string, unknown>>): Series {
     const { labelNames } = this.#settings;
@@ -124,7 +124,7 @@ export class SeriesMap<Series extends Kept> {
 const extended = (key: string, value: string, count: number): string =>
   count === 1 ? value : `${key}${String(value.length)}:${value}`;
 
-/** The cache key of unchecked labels; undefined if they cannot be those of a series, or need a full check. */
+/** The cache key of unchecked labels. Undefined if they cannot belong to a series, or need a full check. */
 const quickKey = (names: readonly string[], labels: Readonly<Record<string, unknown>>): string | undefined => {
   if (typeof labels !== "object" || labels === null) return undefined;
   let count = 0;

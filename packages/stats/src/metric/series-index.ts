@@ -9,13 +9,13 @@ const relistMs = 600_000;
 const maxListed = 20_000;
 const maxPerCall = 1_000;
 const maxRemembered = 100_000;
-/** The most totals that one call reads, or on a Cluster the most calls at once. */
+/** The maximum number of totals that one call reads. On a Cluster, the maximum number of concurrent calls. */
 const maxTotals = 64;
 
 type StoredHash = ReadonlyMap<string, string>;
 
 /**
- * The list of each metric's labelled series, by when they were last counted, for a shared exposition. A list lies in the slot of
+ * The list of each metric's labeled series, by when they were last counted, for a shared exposition. A list is in the slot of
  * its metric, is bounded, and expires with the totals. Only expositions and `clean()` read it.
  */
 export class SeriesIndex {

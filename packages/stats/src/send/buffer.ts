@@ -19,7 +19,7 @@ export class SendBuffer implements OutboxHost {
   #writers = 0;
   #taken = 0;
 
-  /** `writer` is the name of the object, with which the names of writers begin. */
+  /** `writer` is the name of the object, and the start of the names of its writers. */
   constructor(writer: string, maxPlaces: number, events: BufferEvents) {
     this.#writer = writer;
     this.#maxPlaces = maxPlaces;

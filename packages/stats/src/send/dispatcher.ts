@@ -23,10 +23,10 @@ interface Attempt {
 }
 
 /**
- * Sends outboxes as soon as possible, those of one turn in as few calls as they fit into.
+ * Sends outboxes as soon as possible. Outboxes of one turn share as few calls as possible.
  *
- * Each outbox has at most one batch under way, so the server sees the sequence numbers of a series in order; different
- * series do not wait for each other.
+ * Each outbox has at most one batch in flight, so the server sees the sequence numbers of a series in order. Different series
+ * do not wait for each other.
  */
 export class Dispatcher {
   readonly #commands: Commands;
@@ -46,7 +46,7 @@ export class Dispatcher {
     this.#onCall = onCall;
   }
 
-  /** The deadline of a call that begins now. */
+  /** The deadline of a call that starts now. */
   deadline(): Deadline {
     return Deadline.in(Math.min(this.#commands.deadlineMs, Math.max(1, this.#closing.remainingMs)));
   }

@@ -240,7 +240,7 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
     return units;
   }
 
-  /** Begins with an empty buffer. */
+  /** Starts with an empty buffer. */
   discard(): void {
     this.buffered = this.#make();
   }

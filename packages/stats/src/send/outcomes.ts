@@ -16,7 +16,7 @@ export class Outcomes {
   readonly #commands: Commands;
   readonly #buffer: SendBuffer;
   readonly #onRefusal: (error: KitError) => void;
-  /** Batches whose outcome is unknown, by the `op` of the error that says so; the oldest first. */
+  /** Batches whose outcome is unknown, by the `op` of the error that reported it, the oldest first. */
   readonly #unknown = new Map<string, Batch>();
   readonly #refusals = new WeakSet<KitError>();
 
@@ -119,7 +119,7 @@ export class Outcomes {
   }
 }
 
-/** The refusal in a script's reply for one series: an error or a word. A count begins with a digit. */
+/** The refusal in a script's reply for one series: an error or a word. A count starts with a digit. */
 export const refusalOf = (reply: string | Error, series: string): readonly [DropReason, KitError] | undefined => {
   if (reply instanceof Error) return ["refused", serverError(reply, `Sending of ${series}`)];
   switch (reply) {

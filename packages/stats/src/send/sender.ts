@@ -34,7 +34,7 @@ export interface SenderEvents {
 /** The pause between two tries to send the rest, while closing. */
 const closePauseMs = 50;
 
-/** Sends the buffer: every `flushMs`, earlier when it is half full, and at once for callers that wait. */
+/** Sends the buffer: every `flushMs`, earlier when it is half full, and immediately for callers that wait. */
 export class Sender {
   readonly buffer: SendBuffer;
   readonly #life: ObjectLife;
@@ -124,7 +124,7 @@ export class Sender {
     });
   }
 
-  /** Waits once more for a batch whose outcome was unknown. */
+  /** Waits again for a batch whose outcome was unknown. */
   async #again<Result>(op: string, deadline: Deadline): Promise<Result> {
     const batch = this.#outcomes.find(op);
     if (!batch) throw new RangeError("Expected `op` to come from a KitUnknownOutcomeError of this object");

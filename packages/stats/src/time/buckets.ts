@@ -1,7 +1,7 @@
 import { custom, integer, integerOption, required, resolve, type RulesOf } from "@kit/core/toolkit";
 import { type Day, dayMs } from "./days.js";
 
-/** A precision: the width of its buckets and how long they are kept, given as a time or as a number of buckets. */
+/** A precision: the width of its buckets, and how long they are kept, as a time or a number of buckets. */
 export type Precision =
   | {
       /** Width of a bucket in milliseconds. */
@@ -24,18 +24,18 @@ export interface Step {
 /** A span of time to read, by the server's clock. */
 export interface RangeOptions {
   /**
-   * Width of the buckets in the answer: a multiple of a stored step.
+   * The width of the returned buckets: a multiple of a stored step.
    *
    * @default the finest stored step that still has the beginning of the range
    */
   readonly stepMs?: number | undefined;
-  /** Reads the last milliseconds. Instead of `fromAt` and `toAt`. */
+  /** Reads the last N milliseconds. Use it instead of `fromAt` and `toAt`. */
   readonly lastMs?: number | undefined;
-  /** First instant, epoch milliseconds; rounded down to the beginning of its bucket. */
+  /** The start of the range in epoch milliseconds, rounded down to the start of its bucket. */
   readonly fromAt?: number | undefined;
   /**
-   * End of the range (excluded), epoch milliseconds. Counts of other processes may lie some milliseconds ahead, since each
-   * process estimates the server's clock.
+   * The end of the range (excluded) in epoch milliseconds. Counts of other processes can be some milliseconds ahead, because
+   * each process estimates the server's clock.
    *
    * @default now
    */
@@ -130,8 +130,8 @@ export interface Plan {
 }
 
 /**
- * Chooses the step to read: the coarsest stored one that divides the wanted step and still has the beginning of the range;
- * if none does, the one that reaches furthest back.
+ * Chooses the step to read: the coarsest stored step that divides the requested step and still has the start of the range. If
+ * there is none, it chooses the step that reaches furthest back.
  *
  * @throws {TypeError | RangeError} an option is invalid, or the range has too many buckets.
  */
@@ -163,7 +163,7 @@ export const planRange = (steps: readonly Step[], range: RangeOptions, now: numb
 const furthest = (steps: readonly Step[]): Step =>
   steps.reduce((best, one) => (one.keepMs > best.keepMs ? one : best), steps[0] as Step);
 
-/** The coarsest step that still has the beginning; if none has, the one that reaches furthest back. */
+/** The coarsest step that still has the start of the range. If there is none, the step that reaches furthest back. */
 const sourceOf = (steps: readonly Step[], fromAt: number, now: number): Step =>
   steps.findLast(({ stepMs, keepMs }) => fromAt + stepMs + keepMs > now) ?? furthest(steps);
 

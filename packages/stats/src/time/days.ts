@@ -44,7 +44,7 @@ const startOf = (day: number, localTime: LocalTime): number | undefined =>
     .toSorted((a, b) => a - b)[0];
 
 /**
- * The calendar days of a time zone up to the one that an instant lies in.
+ * The calendar days of a time zone, up to the day of the given instant.
  *
  * @throws {RangeError} there is no such time zone.
  */

@@ -40,7 +40,10 @@ export class Timeline<Value> {
     yield* this.#unplaced.values();
   }
 
-  /** The value of the present bucket, or of that of the instant `at`; undefined if it would be new and `hasRoom()` is false. */
+  /**
+   * The value of the current bucket, or of the bucket of the instant `at`. Undefined if it would be new and `hasRoom()` is
+   * false.
+   */
   slot(at: number | undefined, hasRoom: () => boolean): Value | undefined {
     if (at !== undefined) return this.#slot(this.#placed, floorTo(at, this.#stepMs), hasRoom);
     const local = performance.now();
