@@ -105,7 +105,7 @@ const tables: readonly Table[] = [
       ["outage of 60 s: first job after", "server stopped for 60 s: the first job runs after"],
       ["outage of 60 s: jobs lost", "the same: jobs lost"],
       ["outage of 60 s: jobs run twice", "the same: jobs run twice"],
-      ["outage by killed connections: first job after", "all connections killed, 10 times: the first job runs after"],
+      ["outage by killed connections: first job after", "all connections killed ten times: the first job runs after"],
       ["outage by killed connections: jobs lost", "the same: jobs lost"],
       ["outage by killed connections: jobs run twice", "the same: jobs run twice"],
     ],

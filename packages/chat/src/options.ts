@@ -114,13 +114,13 @@ export interface CreateOptions {
    * Sets when lagging members are removed: when they leave more than `messages` messages of others unacknowledged, or any message for
    * longer than `ageMs` milliseconds. The next send removes them.
    *
-   * @default nobody is removed
+   * @default no member is removed
    */
   readonly lag?: { readonly messages?: number | undefined; readonly ageMs?: number | undefined } | undefined;
   /**
    * The largest body that the chat accepts, in bytes.
    *
-   * @default that of the chat object
+   * @default the chat object's `maxBodyBytes`
    */
   readonly maxBodyBytes?: number | undefined;
   /**

@@ -281,7 +281,7 @@ export interface FollowOptions {
   /**
    * A pattern for the names of the log's rotated files.
    *
-   * @default those that begin with the log's name and `.` or `-`
+   * @default names that start with the log's name and `.` or `-`
    */
   readonly rotated?: RegExp | undefined;
   /**

@@ -102,7 +102,7 @@ interface MetricOptions<Names extends string> {
   /**
    * What happens to an amount whose reply is lost.
    *
-   * @default that of the statistics object
+   * @default the statistics object's `delivery`
    */
   readonly delivery?: Delivery | undefined;
 }
@@ -240,7 +240,7 @@ export interface MessagesOptions {
   /**
    * What happens to a message whose reply is lost.
    *
-   * @default that of the statistics object
+   * @default the statistics object's `delivery`
    */
   readonly delivery?: Delivery | undefined;
 }

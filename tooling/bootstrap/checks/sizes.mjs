@@ -30,7 +30,7 @@ const exceptionsKiB = {
   // Reads public files with their faults: policies, counts, numeric addresses; streams without a name; lets go of abandoned versions.
   "@kit/geoip": 16.25,
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records; and contents that it cannot read.
-  "@kit/logship": 35.5,
+  "@kit/logship": 35.75,
   // Checks its server again after each lost connection; records each take, and looks for idle workers; says whether an add
   // added, also when it is repeated; lets a handler snooze its job; learns that a job was cancelled; adds one job of a key, or
   // the last, also in place of one that has expired; keeps to the limits of the queue and of names of jobs, and wakes when a rate lets the next job begin; records events for

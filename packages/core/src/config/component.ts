@@ -82,7 +82,7 @@ export interface CustomComponentOptions<Conn, Input = ComponentEntry, Entry = In
   /**
    * The schema of an entry: any Standard Schema.
    *
-   * @default that of `ComponentEntry`
+   * @default the schema of `ComponentEntry`
    */
   readonly schema?: StandardSchema<Input, Entry> | undefined;
   /**

@@ -80,9 +80,7 @@ export class Fetcher {
   #failures = 0;
   readonly #room: Room;
   readonly #rest = new Condition(() => this.#isSettled);
-  /**
-   * True once, after a stop, no call in progress takes jobs and returned jobs are ready again. Also true when the fetcher takes jobs again.
-   */
+  /** True once, after a stop, no call in progress takes jobs and returned jobs are ready again, or when jobs are taken again. */
   readonly stopped: Condition = new Condition(() => this.#isTaking || this.#hasNoTake);
 
   constructor(commands: QueueCommands, settings: WorkSettings, queue: QueueSettings, host: FetcherHost) {

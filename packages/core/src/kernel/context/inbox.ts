@@ -126,9 +126,7 @@ export class Inbox {
     this.#dedicated.open();
   }
 
-  /**
-   * Resolves once the inbox is subscribed or forbidden, or with false at the deadline. The inbox keeps trying in the background.
-   */
+  /** Resolves once the inbox is subscribed or forbidden, or with false at the deadline. It keeps trying in the background. */
   async open(deadline: Deadline, signal?: AbortSignal): Promise<boolean> {
     if (!this.isOpen && !this.isForbidden) this.start();
     if (this.isOpen || this.isForbidden) return true;
@@ -248,9 +246,7 @@ export class Inbox {
     this.#dedicated.close();
   }
 
-  /**
-   * Call this when the client was ended. No message arrives until the client is connected again and a wait or a listener starts.
-   */
+  /** Call this when the client was ended. No message arrives until it is connected again and a wait or a listener starts. */
   suspend(): void {
     clearTimeout(this.#checkTimer);
     clearTimeout(this.#retryTimer);
@@ -315,10 +311,7 @@ export class Inbox {
     for (const { state } of [...channel.listeners]) state(answer);
   }
 
-  /**
-   * Retries later what is forbidden, because no event announces a permission that is granted later. A new connection retries by
-   * itself.
-   */
+  /** Retries what is forbidden, because no event announces a permission. A new connection retries by itself. */
   #retryLater(): void {
     this.#retryTimer ??= setTimeout(
       () => {
