@@ -57,7 +57,8 @@ describe("a quorum lock", () => {
     await (await lock.acquire("chest")).release();
     const lease = await lock.acquire("lamp");
     await fixture.occupy("lamp", 0, 1);
-    expect(await rejection(lease.extend())).toBeInstanceOf(LockLostError);
+    // A server that replies late gives no vote: then the call can be repeated.
+    await eventually(async () => expect(await rejection(lease.extend())).toBeInstanceOf(LockLostError));
     expect(lease.signal.aborted).toBe(true);
     expect(seen).toEqual(["acquired chest", "released chest", "acquired lamp", "lost lamp: taken"]);
     // Its rest on the third server is released.

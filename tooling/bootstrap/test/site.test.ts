@@ -182,7 +182,7 @@ describe("the page of a package's API", () => {
   it("has each entry, and of each function its parameters, comment, errors and examples", () => {
     expect(section("## `@kit/lock/quorum`")).not.toBe("");
     expect(section("### createLock")).toMatch(
-      /```ts\nfunction createLock\(redis: RedisLike, options\?: LockOptions\): Lock\n```\n\nMakes a lock object\./,
+      /```ts\nfunction createLock\(redis: RedisLike, options\?: LockOptions\): Lock\n```\n\nCreates a lock object\./,
     );
     expect(section("### createLock")).toMatch(/\n- `TypeError \| RangeError`: .*\n\n```ts\nconst lock/);
   });
