@@ -68,7 +68,7 @@ export const withKeywords = (text, address) => {
   const words = Object.entries(searches).flatMap(([word, page]) => (page === address ? [word] : []));
   return words.length === 0
     ? text
-    : text.replace(/^# .*$/m, (title) => `${title}\n\n${`${words.join(", ")}. `.repeat(4)}\n`);
+    : text.replace(/^# .*$/m, (title) => `${title}\n\n${`${words.join(", ")}. `.repeat(8)}\n`);
 };
 
 /**
@@ -83,7 +83,7 @@ export const weightInSearch = (id) => {
     )
       ? 0.15
       : /\/(?:migration|comparisons|errors|defaults|doctor|overview)(?:[/.#]|$)/.test(id)
-        ? 0.45
+        ? 0.3
         : 1;
   return id.includes("#") ? page * 0.6 : page;
 };
