@@ -108,32 +108,6 @@ export const stalledIn = (worker: WorkerHistory<{ readonly kind: string }>, from
 export const shared = (spans: readonly Span[], from: number, to: number): number =>
   spans.reduce((sum, span) => sum + Math.max(0, Math.min(span.to, to) - Math.max(span.from, from)), 0);
 
-/**
- * The spans of more than half a lease in which the server answered nobody, though calls of two workers or more were waiting all the time:
- * a disk or a machine that stood still.
- */
-export const silences = ({
-  workers,
-  leaseMs,
-}: {
-  readonly workers: readonly WorkerHistory<{ readonly kind: string }>[];
-  readonly leaseMs: number;
-}): readonly Span[] => {
-  const calls = workers.flatMap(({ id, records }) =>
-    (records as readonly CommonRecord[]).flatMap((record) =>
-      record.kind === "call" ? [{ id, from: record.startedAt, to: record.settledAt }] : [],
-    ),
-  );
-  const ends = calls.map(({ to }) => to).toSorted((a, b) => a - b);
-  return ends.flatMap((end, index) => {
-    const from = ends[index - 1] ?? end;
-    if (end - from <= leaseMs / 2) return [];
-    // Calls that started a little later than the silence did waited for nearly all of it.
-    const waiting = calls.filter((call) => call.from <= end - leaseMs / 2 && call.to >= end);
-    return new Set(waiting.map(({ id }) => id)).size > 1 ? [{ from, to: end }] : [];
-  });
-};
-
 /** The part of a span in which no worker ran, since the machine was busy. */
 export const stalledByAll = (
   workers: readonly WorkerHistory<{ readonly kind: string }>[],

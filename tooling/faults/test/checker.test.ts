@@ -1,6 +1,5 @@
 import { describe, expect, it } from "vitest";
 import { seeded } from "@tooling/lab";
-import { silences } from "../src/common-invariants.js";
 import { isWaitedFor, type Invariant, staleWrites, verdictOn, type Violation } from "../src/workloads/lock/checker.js";
 import type {
   Access,
@@ -538,27 +537,5 @@ describe("The checker", () => {
     expect(staleWrites(list)).toBe(0);
     list.push({ ...(list[1] as Access) });
     expect(staleWrites(list)).toBe(1);
-  });
-});
-
-describe("the silence of a server", () => {
-  const call = (from: number, to: number) => ({ kind: "call", startedAt: from, settledAt: to });
-  const worker = (id: string, ...records: readonly { readonly kind: string }[]) => ({
-    id,
-    printed: "",
-    end: "",
-    records,
-  });
-
-  it("is a span of more than half a lease in which calls of two workers waited", () => {
-    const workers = [worker("w1", call(0, 10), call(20, 320)), worker("w2", call(30, 330))];
-    expect(silences({ leaseMs: 400, workers })).toEqual([{ from: 10, to: 320 }]);
-  });
-
-  it("is none while one worker waits, nobody does, or another has a reply", () => {
-    expect(silences({ leaseMs: 400, workers: [worker("w1", call(0, 10), call(20, 320), call(30, 330))] })).toEqual([]);
-    expect(silences({ leaseMs: 400, workers: [worker("w1", call(0, 10), call(310, 320)), worker("w2")] })).toEqual([]);
-    const answered = [worker("w1", call(0, 10), call(20, 320)), worker("w2", call(30, 330), call(150, 160))];
-    expect(silences({ leaseMs: 400, workers: answered })).toEqual([]);
   });
 });

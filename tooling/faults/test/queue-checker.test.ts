@@ -14,6 +14,7 @@ import type {
   RunHistory,
   WorkerHistory,
 } from "../src/workloads/queue/history.js";
+import { silencesIn } from "../src/workloads/queue/silences.js";
 
 // A run that keeps every invariant; then one thing in it is put wrong, and the checker has to say which invariant that breaks.
 
@@ -830,5 +831,26 @@ describe("The checker of queues excuses", () => {
     ["a call whose job failed for good", (draft) => put(draft, "called", { ...failed, attempts: 1, crashes: 4 })],
   ])("%s", (_, spoil) => {
     expect(brokenBy(spoil)).toEqual([]);
+  });
+});
+
+describe("the silence of a server", () => {
+  const spansOf = (w1: readonly AddCall[], w2: readonly AddCall[] = []) =>
+    silencesIn({
+      leaseMs,
+      workers: [w1, w2].map((records, index) => ({ id: `w${String(index)}`, printed: "", end: "exit 0", records })),
+    });
+  const call = (from: number, to: number, what: AddCall["what"] = "add"): AddCall =>
+    add("any", from, { what, settledAt: epoch + to });
+
+  it("is a span of more than half a lease in which calls of two workers waited", () => {
+    expect(spansOf([call(0, 10), call(20, 320)], [call(30, 330)])).toEqual([{ from: epoch + 10, to: epoch + 320 }]);
+  });
+
+  it("is none while one worker waits, no worker does, another gets a reply, or a caller waits for a result", () => {
+    expect(spansOf([call(0, 10), call(20, 320), call(30, 330)])).toEqual([]);
+    expect(spansOf([call(0, 10), call(310, 320)])).toEqual([]);
+    expect(spansOf([call(0, 10), call(20, 320)], [call(30, 330), call(150, 160)])).toEqual([]);
+    expect(spansOf([call(0, 10), call(20, 320)], [call(30, 330, "call")])).toEqual([]);
   });
 });

@@ -14,7 +14,7 @@ import { type Noted, type Verdict, verdictOn } from "./verdict.js";
 
 /** What a run of the program is asked for. */
 export interface RotationOptions {
-  /** Each configuration's writer ends after so long, or so many lines. */
+  /** When each configuration's writer stops: after this time, or after this number of lines. */
   readonly seconds: number | undefined;
   readonly lines: number | undefined;
   readonly seed: number;

@@ -3,11 +3,11 @@ import {
   judged,
   type Judge as AnyJudge,
   stalledByAll,
-  silences,
   stalledIn,
   type Verdict as AnyVerdict,
 } from "../../common-invariants.js";
 import { patience } from "../../patience.js";
+import type { Span } from "../../records.js";
 import { checkResumption, type Progress, type Work, workIn } from "../../work.js";
 import { checkBlocks } from "./blocks.js";
 import { checkCancels, mayBeCancelled } from "./cancels.js";
@@ -18,6 +18,7 @@ import { type AddCall, type Death, isHarmless, type LogRecord, maxAttempts, type
 import { checkLimits } from "./limits.js";
 import { checkPauses } from "./pauses.js";
 import { checkSchedules } from "./schedules.js";
+import { silencesIn } from "./silences.js";
 import { checkSnoozes } from "./snoozes.js";
 import { type Begun, mayBeLost, saw, storiesOf, type Story } from "./stories.js";
 import { checkUnique } from "./unique.js";
@@ -94,6 +95,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
     checkPauses(run, judge);
     const stories = storiesOf(run);
     const byJob = new Map(stories.map((story) => [story.job, story]));
+    const silences = silencesIn(run);
     checkLimits(run, stories, judge);
     checkUnique(run, stories, judge);
     checkBlocks(run, stories, judge);
@@ -101,7 +103,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
     for (const story of stories) {
       checkKept(run, story, judge);
       checkRuns(run, story, judge);
-      checkCrashes(run, story, judge);
+      checkCrashes(run, story, silences, judge);
       checkCancels(run, story, judge);
       checkDue(run, story, judge);
       checkSnoozes(run, story, judge);
@@ -182,14 +184,14 @@ const checkRuns = (run: RunHistory, { job, runs }: Story, judge: Judge): void =>
   }
 };
 
-const checkCrashes = (run: RunHistory, { job, runs }: Story, judge: Judge): void => {
+const checkCrashes = (run: RunHistory, { job, runs }: Story, silences: readonly Span[], judge: Judge): void => {
   for (const [index, { at, crashes }] of runs.entries()) {
     if (crashes <= (runs[index - 1]?.crashes ?? 0)) continue;
     // A lease that began while the server's clock was ahead ends that much later.
     const from = run.isShifted ? -Infinity : at - 3 * run.leaseMs - lateMs;
     const isInterrupted = run.outages.some((one) => !isHarmless(one.kind) && one.from <= at && one.to >= from);
     const isStalled = run.workers.some((one) => stalledIn(one, from, at) > run.leaseMs / 4);
-    const isSilent = silences(run).some(({ from: begin, to }) => begin <= at && to >= from);
+    const isSilent = silences.some(({ from: begin, to }) => begin <= at && to >= from);
     judge("charged", !isInterrupted && !isStalled && !isSilent && `${job} was charged a crash without one`);
   }
 };

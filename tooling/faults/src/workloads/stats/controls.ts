@@ -32,5 +32,5 @@ export const controls: readonly Control<Invariant>[] = [
   { name: "sends-again", invariants: ["E2"], kind: "replies lost" },
   { name: "gives-up", invariants: ["E3"], kind: "replies lost" },
   { name: "drops-in-silence", invariants: ["E2", "E6"], kind: "replies lost" },
-  { name: "refused-is-counted", invariants: ["E1", "E5"], kind: "READONLY" },
+  { name: "refused-is-counted", invariants: ["E1", "E5"], kind: "server full" },
 ];
