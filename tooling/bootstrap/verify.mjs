@@ -64,9 +64,8 @@ const checks = {
     return lines.length === 0 ? {} : { problem: lines.join("\n") };
   },
   "words (plain English, short sentences)": async () => {
-    const problems = wordProblems();
-    if (problems.length > 0) return { problem: problems.join("\n") };
-    return { note: `${commentProblems().length} left in doc comments` };
+    const problems = [...wordProblems(), ...commentProblems()];
+    return problems.length === 0 ? {} : { problem: problems.join("\n") };
   },
   "reference (the pages that are made from the code)": async () => {
     // It needs the compiler, which is not there before the set-up.

@@ -98,7 +98,7 @@ export interface CreateOptions {
    */
   readonly retain?: Retention | undefined;
   /**
-   * What happens when a message exceeds `retain.count` or `retain.bytes`: the oldest message is dropped, or the new message is
+   * The effect of a message that exceeds `retain.count` or `retain.bytes`: the oldest message is dropped, or the new message is
    * refused with ChatFullError. Refusing needs `readByAll` or `ageMs`, so that space becomes free again.
    *
    * @default "drop"
@@ -162,7 +162,7 @@ export interface MailboxOptions extends Pick<CreateOptions, "maxBodyBytes" | "de
    */
   readonly retain?: Omit<Retention, "readByAll"> | undefined;
   /**
-   * What happens when a message exceeds `retain.count` or `retain.bytes`: the new message is refused with ChatFullError, or the
+   * The effect of a message that exceeds `retain.count` or `retain.bytes`: the new message is refused with ChatFullError, or the
    * oldest message is dropped.
    *
    * @default "refuse"

@@ -60,7 +60,7 @@ export interface GeoIpOptions extends ClientOptions {
    */
   readonly onStale?: "answer" | "refuse" | undefined;
   /**
-   * What a look-up does if it needs the server and cannot reach it: it rejects, or resolves with `none: "unavailable"`.
+   * The result of a look-up that needs the server and cannot reach it: it rejects, or resolves with `none: "unavailable"`.
    *
    * @default "reject"
    */
@@ -119,14 +119,14 @@ export interface ImportOptions {
    */
   readonly minRanges?: number | undefined;
   /**
-   * What happens to a row or range that cannot be read, or is out of order: `stop` ends the import, `skip` skips it. A file
+   * The effect of a row or range that cannot be read, or is out of order: `stop` ends the import, `skip` skips it. A file
    * that is not CSV, or whose header or first row cannot be read, always ends the import.
    *
    * @default "stop"
    */
   readonly onInvalid?: "stop" | "skip" | undefined;
   /**
-   * What happens when two ranges cross, so that neither is inside the other. `refuse` makes the later range invalid. With
+   * The handling of two ranges that cross, so that neither is inside the other. `refuse` makes the later range invalid. With
    * `narrower`, the shared addresses belong to the range with fewer addresses, or to the earlier range if both have the same
    * size.
    *

@@ -1,4 +1,4 @@
-import { table } from "./markdown.mjs";
+import { grouped, table } from "./markdown.mjs";
 
 /**
  * @typedef {{ date: string, command: string, redis: string, client: string, operations: number, violations: number,
@@ -11,7 +11,6 @@ import { table } from "./markdown.mjs";
  * @param {Readonly<Record<string, Run>>} runs By package.
  */
 export function faultsPage(runs) {
-  const grouped = (/** @type {number} */ value) => value.toLocaleString("en-US");
   const kindsOf = (/** @type {Run} */ { faults }) => Object.entries(faults).filter(([, count]) => count > 0);
   const rows = Object.entries(runs).map(([name, run]) => [
     `[${name}](#${name})`,
@@ -20,6 +19,7 @@ export function faultsPage(runs) {
     grouped(kindsOf(run).reduce((sum, [, count]) => sum + count, 0)),
     String(run.violations),
     `${run.controls.filter(({ caught }) => caught).length} of ${run.controls.length}`,
+    run.failures.length === 0 ? "passed" : "**failed**",
     run.date,
   ]);
   const sections = Object.entries(runs).map(([name, run]) => {
@@ -38,7 +38,7 @@ export function faultsPage(runs) {
     "What happens to each package when processes are killed, replies are lost, servers fail over and slots move.",
     "A checker reads every operation of a run and looks for violations of the package's promises. Then the run repeats with deliberate bugs, which the checker must find. [How the fault runs work](../../tooling/faults/README.md).",
     "This page shows the latest kept run of each package, whether or not it passed. It is made from `apps/docs/faults.json` by `npm run reference`.",
-    table(["Workload", "Operations", "Kinds of faults", "Faults", "Violations", "Bugs found", "Date"], rows),
+    table(["Workload", "Operations", "Kinds of faults", "Faults", "Violations", "Bugs found", "Result", "Date"], rows),
     ...sections,
   ].join("\n\n");
 }

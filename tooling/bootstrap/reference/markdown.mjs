@@ -10,3 +10,6 @@ const cell = (text) => oneLine(text).replace(/(?<!\\)\|/g, "\\|");
 /** @param {readonly string[]} heading @param {readonly (readonly string[])[]} rows */
 export const table = (heading, rows) =>
   [heading, heading.map(() => "---"), ...rows].map((row) => `| ${row.map(cell).join(" | ")} |`).join("\n");
+
+/** @param {number} value */
+export const grouped = (value) => value.toLocaleString("en-US");

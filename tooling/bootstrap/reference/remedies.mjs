@@ -102,7 +102,7 @@ export const remedies = {
   KIT_LOGSHIP_FENCED: "Let this process end: the other one goes on.",
   KIT_LOGSHIP_RESET: "Start the run again.",
   KIT_LOGSHIP_CHANGED:
-    "Ship files that are only appended to. [How files are recognised](../../packages/logship/docs/files.md).",
+    "Ship files that are only appended to. [How files are recognized](../../packages/logship/docs/files.md).",
   KIT_LOGSHIP_CHANNEL_CLOSED: "Ship to another channel.",
   KIT_LOGSHIP_TRIMMED: "[Channels](../../packages/logship/docs/channels.md).",
   KIT_LOGSHIP_TOO_LARGE: "[Channels](../../packages/logship/docs/channels.md) says what counts towards the limit.",

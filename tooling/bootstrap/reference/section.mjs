@@ -1,4 +1,4 @@
-import { firstParagraph, oneLine, table } from "./markdown.mjs";
+import { firstParagraph, grouped, oneLine, table } from "./markdown.mjs";
 
 /** @typedef {import("./options.mjs").Table} Table */
 /** @typedef {import("./options.mjs").Option} Option */
@@ -27,9 +27,6 @@ export function optionsSection(tables) {
     problems: [...new Set(problems)],
   };
 }
-
-/** @param {number} value */
-const grouped = (value) => value.toLocaleString("en-US");
 
 /** @param {Option} option */
 const valuesOf = ({ rule: { kind, min = 0, max = Number.MAX_SAFE_INTEGER, choices = [], nullable }, type }) => {

@@ -61,7 +61,7 @@ const mostLeft = 1_000;
 /** The maximum number of chats that one script reads: Lua accepts only about 8,000 operands in one call. */
 const mostRead = 1_000;
 
-/** What a look found in a shard. With an error nothing was read. */
+/** The result of one look at a shard. If it has an error, nothing was read. */
 export interface ShardNews extends ShardChanges {
   readonly error?: KitError | undefined;
 }

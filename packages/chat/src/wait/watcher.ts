@@ -86,7 +86,7 @@ export class Watcher {
     this.#registry.forgetAll();
   }
 
-  /** What a reader skips of lost shards does not end its waits. All waits start over when a shard answers again. */
+  /** Positions in lost shards do not end a reader's waits. All waits start over when a shard answers again. */
   #ofLiving(positions: readonly string[]): string[] {
     return positions.map((position, shard) => (this.#store.lost.has(shard) ? ofLost : position));
   }

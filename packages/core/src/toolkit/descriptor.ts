@@ -139,7 +139,7 @@ export interface Listed {
   /** Which of the inspector's facts the rows show next to the name. */
   readonly columns: readonly string[];
   /**
-   * What the text at `NAME` means, if it is not only the name: the name, still encoded as in the key, and the values of the
+   * Parses the text at `NAME`, if it is not only the name. Returns the name, still encoded as in the key, and the values of the
    * inspector's options.
    */
   readonly thingOf?: (text: string) => { readonly name: string; readonly options?: Readonly<Record<string, number>> };

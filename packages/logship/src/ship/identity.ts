@@ -112,8 +112,8 @@ const sourceLike = async (
 };
 
 /**
- * Whether the file of an open source of which nothing is committed is gone: a compressed file that begins like it has its text, or that of another one
- * of the log, which is as good. On another device it may be another host's.
+ * Whether the file of an open source without committed text no longer exists. A gzip file with the same start then has its text, or the text of
+ * another file of the log, which is also missing. A source of another device can belong to another host, so its file is not "gone".
  */
 const isGone = async (
   { source, other }: Pick<Shipped, "source" | "other">,

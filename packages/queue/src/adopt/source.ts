@@ -57,7 +57,7 @@ export class BullQueue {
       ...{ wait: key("wait"), paused: key("paused"), prioritized: key("prioritized"), delayed: key("delayed") },
       ...{ active: key("active"), failed: key("failed"), waitingChildren: key("waiting-children") },
       ...{ repeats: key("repeat"), meta: key("meta") },
-      // BullMQ treats keys that start with one of its own words as its own keys.
+      // BullMQ treats keys that start with a BullMQ word, such as `meta`, as BullMQ keys.
       state: key("meta:kit-adopting"),
     };
   }

@@ -2,7 +2,7 @@ import { atDeadline, type Deadline, onAbort } from "./deadline.js";
 
 type Signal = AbortSignal | undefined;
 
-/** What else can end a wait: a deadline and signals. */
+/** A deadline and signals that can also end a wait. */
 export interface Limit {
   /** Undefined: no deadline. */
   readonly deadline?: Deadline | undefined;
