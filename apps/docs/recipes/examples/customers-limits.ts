@@ -19,7 +19,7 @@ const handlers = {
     now--;
   },
 };
-// A snooze is not an attempt, but `maxSnoozes` ends a job that waits for ever.
+// A snooze is not an attempt, but after `maxSnoozes` snoozes each further one is a failed attempt.
 const worker = queue.work(handlers, { concurrency: 10, maxSnoozes: 10_000 });
 const done = new Promise<void>((resolve) => {
   let completed = 0;

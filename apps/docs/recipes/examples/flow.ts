@@ -14,7 +14,7 @@ const worker = queue.work({
   part: async ({ data: { film, part, of } }) => {
     // … the work on this part, which may run twice …
     await redis.multi().sadd(partsOf(film), String(part)).expire(partsOf(film), 86_400).exec();
-    // The last part adds the parent. If two parts see the full set, the id lets only one add it.
+    // The last part adds the parent. The id prevents a second add while the parent exists.
     if ((await redis.scard(partsOf(film))) === of) await queue.add("merge", { film, of }, { id: `merge-${film}` });
   },
   merge: async ({ data: { film, of } }) => {

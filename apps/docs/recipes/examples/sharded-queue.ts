@@ -4,7 +4,7 @@ import { createQueue } from "@kit/queue";
 
 type Jobs = { order: (data: { customer: string }) => void };
 const redis = await connect();
-// Four queues have four slots, so on a Cluster they are on different nodes.
+// Each queue has its own slot. Two slots can be on the same node, so use more queues than nodes.
 const shards = [0, 1, 2, 3].map((shard) => createQueue<Jobs>(redis, `orders-${String(shard)}`));
 
 /** All jobs of a customer are in one queue. */
