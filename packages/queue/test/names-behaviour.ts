@@ -162,7 +162,9 @@ export const namesBehaviour = (mode: RedisMode): void => {
         await fixture.untilEmpty();
         expect(most).toBe(1);
         const slow = runs.jobs.filter((job) => job.name === "slow").map(({ data }) => data);
-        expect(slow).toEqual(Array.from({ length: 20 }, (_, n) => 2 * n));
+        // The first four ran side by side: which of their workers gets its answer first is open.
+        const inOrder = [...slow.slice(0, 4).sort((a, b) => Number(a) - Number(b)), ...slow.slice(4)];
+        expect(inOrder).toEqual(Array.from({ length: 20 }, (_, n) => 2 * n));
       });
 
       it("gives the slot of a cancelled job to the next one", async () => {
