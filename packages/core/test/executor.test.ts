@@ -395,6 +395,24 @@ describe("executor: listeners and deadlines", () => {
     await until(() => context.client.status === "end");
   });
 
+  it("reconnects an isolated duplicate at kit's pace, however long the caller's client would wait", async () => {
+    const server = await startRedis();
+    redis.defer(() => server.stop());
+    const [node] = server.nodes;
+    const client = server.client({ retryStrategy: () => 600_000 });
+    client.on("error", () => undefined);
+    const context = attach(client, { isolate: true });
+    const key = redis.prefix;
+    expect(await read.run(context, { key }, {})).toBe("");
+    await node!.kill();
+    await until(() => context.client.status === "reconnecting");
+    await node!.start();
+    expect(await read.run(context, { key }, {}, { deadlineMs: 60_000 })).toBe("");
+    expect(client.status).toBe("reconnecting");
+    context.detach();
+    client.disconnect();
+  });
+
   it("keeps deadlines of many calls at once", async () => {
     const proxy = await proxied(redis);
     const client = await own(redis, { url: proxy.url });
@@ -424,6 +442,23 @@ describe("executor: listeners and deadlines", () => {
       expect((await callsOf(redis, "ping")) - pings).toBe(1);
       expect(proxy.stats.accepted).toBe(1);
     });
+  });
+
+  it("is ready again when a borrowed client gets its reply after a silence, since the client emits nothing then", async () => {
+    const proxy = await proxied(redis);
+    const client = redis.connect({ port: proxy.port });
+    const context = attach(client);
+    await read.run(context, { key: redis.prefix }, {});
+    let readies = 0;
+    redis.defer(context.executor.onReady(() => void readies++));
+    proxy.down.latencyMs = 300;
+    const late = Array.from({ length: 3 }, () => read.run(context, { key: redis.prefix }, {}, { deadlineMs: 50 }));
+    for (const error of await Promise.all(late.map(rejection))) expect(error).toBeInstanceOf(KitUnavailableError);
+    await until(() => readies > 0);
+    proxy.down.latencyMs = 0;
+    expect(await read.run(context, { key: redis.prefix }, {})).toBe("");
+    expect([readies, proxy.stats.accepted]).toEqual([1, 1]);
+    context.detach();
   });
 
   it("carries no argument in its errors", async () => {

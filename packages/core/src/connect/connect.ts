@@ -142,7 +142,7 @@ const make = (
  * `redis+sentinel://h1,h2/name`, or `redis+cluster://h1,h2`. Without a URL, or with an empty string, it is the environment's
  * `REDIS_URL`, or `redis://127.0.0.1:6379`.
  *
- * The client reconnects until you close it, with jittered waits of up to two seconds. kit replaces a connection that goes silent
+ * The client reconnects until you close it, with jittered waits of up to one second. kit replaces a connection that goes silent
  * during a kit call, and reconnects a client that gave up.
  *
  * If the reply to your own command is lost, the command rejects. By default, ioredis would send it again. A command that you send

@@ -239,13 +239,19 @@ export const ownClusterSettings: {
   readonly retryDelayOnTryAgain: number;
 } = { retryDelayOnFailover: 0, retryDelayOnClusterDown: 0, retryDelayOnTryAgain: 20 };
 
-/** A separate client with the caller's settings. */
-export const duplicateClient = (client: RedisLike): RedisLike => {
+/**
+ * A separate client with the caller's settings, except for the wait before it reconnects: with ioredis 6 the caller's may be seconds.
+ */
+export const duplicateClient = (client: RedisLike, retryStrategy: (attempt: number) => number): RedisLike => {
   const duplicate = client.duplicate.bind(client) as (...overrides: unknown[]) => RedisLike;
   return isClusterClient(client)
     ? // ioredis 5 takes these settings for all of them.
-      duplicate([], { ...ownClusterSettings, redisOptions: { ...client.options.redisOptions, ...duplicateSettings } })
-    : duplicate({ ...duplicateSettings, db: databaseOf(client) });
+      duplicate([], {
+        ...ownClusterSettings,
+        clusterRetryStrategy: retryStrategy,
+        redisOptions: { ...client.options.redisOptions, ...duplicateSettings },
+      })
+    : duplicate({ ...duplicateSettings, retryStrategy, db: databaseOf(client) });
 };
 
 /**

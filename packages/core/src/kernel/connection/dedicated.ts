@@ -5,8 +5,8 @@ import { inTime } from "../base/settle.js";
 import { KitClosedError } from "../base/errors.js";
 import { backoffMs } from "../base/retry.js";
 
-/** The wait before a kit client reconnects: short at first, randomized, up to 2 s. */
-export const reconnectMs = (attempt: number): number => Math.max(20, backoffMs(attempt + 1, 50, 2_000));
+/** The wait before a kit client reconnects: short at first, randomized, up to 1 s. */
+export const reconnectMs = (attempt: number): number => Math.max(20, backoffMs(attempt + 1, 50, 1_000));
 
 /**
  * Destroys a socket that connects but does not become ready. The server or the network went silent during the handshake, and

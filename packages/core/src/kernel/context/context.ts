@@ -12,6 +12,7 @@ import {
   type RedisLike,
   selectDatabase,
 } from "../connection/client.js";
+import { reconnectMs } from "../connection/dedicated.js";
 import { listenTo } from "../connection/listeners.js";
 import { leadsElsewhere } from "../connection/server-id.js";
 import { ServerClock } from "./clock.js";
@@ -162,7 +163,7 @@ export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientCon
   const prefix = checkPrefix(givenPrefix);
   if (booleanOption("isolate", isolate)) {
     if (redis.status === "end" || isAbandoned(redis)) throw new KitClosedError("The client");
-    const own = detached(() => duplicateClient(redis)) as NodeClient;
+    const own = detached(() => duplicateClient(redis, reconnectMs)) as NodeClient;
     const end = superviseClient(own);
     // The copy follows the client to another server, and into another database.
     const follow = (): void => {

@@ -89,7 +89,8 @@ class Flight extends Timed {
   #resolve!: (outcome: Outcome) => void;
   #isOver = false;
 
-  constructor(replying: Promise<unknown>, { deadline, signal }: Call, landed: () => void) {
+  /** `heard`: its reply has arrived, perhaps late. */
+  constructor(replying: Promise<unknown>, { deadline, signal }: Call, landed: () => void, heard: () => void) {
     super(deadline, false);
     this.outcome = new Promise((resolve) => {
       this.#resolve = resolve;
@@ -97,7 +98,10 @@ class Flight extends Timed {
     this.#landed = landed;
     this.#stopListening = signal && onAbort(signal, () => this.#land({ error: signal.reason }));
     replying.then(
-      (reply) => this.#land({ reply }),
+      (reply) => {
+        heard();
+        this.#land({ reply });
+      },
       (error: unknown) => this.#land({ error }),
     );
   }
@@ -139,6 +143,8 @@ export class CommandExecutor {
    * flight then may have been sent twice, by kit or by the client.
    */
   connectionEpoch = 0;
+  /** A command was late, and since it was sent nothing has arrived on the connection. */
+  #isSilent = false;
   #lastError: unknown;
   #hasEnded = false;
   #stopListeningToEnd: (() => void) | undefined;
@@ -194,8 +200,9 @@ export class CommandExecutor {
   }
 
   /**
-   * Calls `listener` each time the client became ready again, and each time a Cluster client lost a node. A Cluster client stays
-   * ready then, and its next command finds the node again, or its replacement. Returns a function that removes the listener.
+   * Calls `listener` each time the client became ready again, each time it got a reply after a silence, and each time a Cluster
+   * client lost a node. A Cluster client stays ready then, and its next command finds the node again, or its replacement. Returns a
+   * function that removes the listener.
    */
   onReady(listener: () => void): () => void {
     this.#readyListeners.add(listener);
@@ -234,10 +241,11 @@ export class CommandExecutor {
       const replying = once ? once.replying : send(this.client);
       this.#inFlight++;
       if (once) this.#sentOnce.add(once.lose);
-      const outcome = await new Flight(replying, call, this.#landed).outcome;
+      const outcome = await new Flight(replying, call, this.#landed, this.#heard).outcome;
       if (once) this.#sentOnce.delete(once.lose);
       if (outcome === "late") {
         const isUnresponsive = stream?.bytesRead === heard && performance.now() - sentAt >= unresponsiveMs;
+        this.#isSilent ||= stream !== undefined && stream.bytesRead === heard;
         if (isOwned(this.client)) this.#replaceUnresponsive(isUnresponsive);
         call.maybeSent = true;
         throw this.#failure(call, refusal);
@@ -290,6 +298,15 @@ export class CommandExecutor {
 
   readonly #landed = (): void => {
     this.#inFlight--;
+  };
+
+  /** A borrowed client keeps a silent connection, so it emits nothing when the server answers again. */
+  readonly #heard = (): void => {
+    if (!this.#isSilent) return;
+    this.#isSilent = false;
+    detached(() => {
+      for (const listener of this.#readyListeners) listener();
+    });
   };
 
   /** Whether the client might resend a command that must run only once. kit's clients and pool connections never do. */
@@ -385,6 +402,7 @@ export class CommandExecutor {
   readonly #onReady = (): void => {
     if (!isReady(this.client)) return;
     this.#lastError = undefined;
+    this.#isSilent = false;
     for (const look of [...this.#waiting]) look();
     for (const listener of this.#readyListeners) listener();
   };
