@@ -215,7 +215,15 @@ export class QueueCommands {
   /** Reports that a background loop of a worker failed, and waits before its next try. */
   async failed(loop: string, what: string, error: unknown, attempt: number): Promise<void> {
     this.outage.failed(loop, asKitError(error, what));
-    await pause(backoffMs(attempt, 50, 2_000));
+    await this.rest(backoffMs(attempt, 50, 2_000));
+  }
+
+  /** The wait before the next try of a background loop: `ms`, or less if the server answers again, or `signal` aborts. */
+  async rest(ms: number, signal: AbortSignal = this.life.signal): Promise<void> {
+    const ended = new AbortController();
+    const stop = this.context.executor.onReady(() => ended.abort());
+    await pause(ms, AbortSignal.any([signal, ended.signal])).catch(() => undefined);
+    stop();
   }
 
   #takenBy(takeId: string): string {
@@ -274,7 +282,7 @@ export class QueueCommands {
         await this.open();
       } catch (reason) {
         const error = asKitError(reason, "Opening the queue");
-        if (error.retryable) await pause(backoffMs(attempt, 50, 2_000));
+        if (error.retryable) await this.rest(backoffMs(attempt, 50, 2_000));
         else if (!this.life.signal.aborted) {
           this.#isOpen = true;
           this.#events.error(error);

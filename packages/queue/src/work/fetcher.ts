@@ -76,7 +76,8 @@ export class Fetcher {
   /** At the last reply the queue had limits. */
   #isLimited = false;
   #immediate: NodeJS.Immediate | undefined;
-  #retryTimer: NodeJS.Timeout | undefined;
+  /** The last call failed, and the next try has to wait. */
+  #isResting = false;
   #failures = 0;
   readonly #room: Room;
   readonly #rest = new Condition(() => this.#isSettled);
@@ -146,7 +147,7 @@ export class Fetcher {
 
   /** Sends ended jobs and takes the jobs that the worker wants, or waits. */
   pump(): void {
-    if (this.#isClosed || this.#retryTimer) return;
+    if (this.#isClosed || this.#isResting) return;
     while (this.#inFlight < maxInFlight) {
       const ending = Math.min(this.#ended.waiting, maxEnded);
       const mayTake = this.#isTaking && !this.#isDrained && !this.#isWaiting && this.#takes.hasFree;
@@ -179,7 +180,6 @@ export class Fetcher {
 
   dispose(): void {
     clearImmediate(this.#immediate);
-    clearTimeout(this.#retryTimer);
     this.#maintenance.close();
     this.leases.close();
   }
@@ -209,7 +209,7 @@ export class Fetcher {
 
   #request({ count, sure }: Demand, isWoken: boolean): StepRequest {
     const startsWork = count > 0 && this.leases.jobs.length === 0;
-    const flags = this.#maintenance.flags(isWoken, startsWork, this.#isClockKnown);
+    const flags = this.#maintenance.flags(isWoken, this.#isWaiting, startsWork, this.#isClockKnown);
     // If the take cannot be recorded, the server would not recognise a repeat. The step behind a wait may run much later, or never.
     const mayCount = this.#takes.hasFree && !(isWoken && this.#maintenance.completed > 0);
     const maintenance = mayCount ? this.#maintenance.take(!this.#isTaking) : "";
@@ -342,12 +342,11 @@ export class Fetcher {
     this.#commands.outage.failed("taking", error);
     if (this.#isClosed) return;
     if (this.#failures === 0) setImmediate(() => this.#host.emptied());
-    this.#retryTimer ??= setTimeout(
-      () => {
-        this.#retryTimer = undefined;
-        this.pump();
-      },
-      backoffMs(++this.#failures + 1, 20, 2_000),
-    ).unref();
+    if (this.#isResting) return;
+    this.#isResting = true;
+    void this.#commands.rest(backoffMs(++this.#failures + 1, 20, 2_000)).then(() => {
+      this.#isResting = false;
+      this.pump();
+    });
   }
 }

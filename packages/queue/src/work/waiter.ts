@@ -1,12 +1,4 @@
-import {
-  asKitError,
-  backoffMs,
-  Deadline,
-  type ExclusiveConnection,
-  pause,
-  reading,
-  serverError,
-} from "@kit/core/toolkit";
+import { asKitError, backoffMs, Deadline, type ExclusiveConnection, reading, serverError } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepRequest } from "../commands.js";
 import type { StepReply } from "../scripts/index.js";
 
@@ -62,7 +54,7 @@ export class Waiter {
       this.#return();
       if (signal.aborted) return woken;
       this.#commands.outage.failed("waiting", asKitError(error, "Waiting for work"));
-      await pause(backoffMs(++this.#failures + 1, 50, 1_000), signal).catch(() => undefined);
+      await this.#commands.rest(backoffMs(++this.#failures + 1, 50, 1_000), signal);
       return woken;
     }
   }
