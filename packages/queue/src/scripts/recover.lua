@@ -26,6 +26,10 @@ local suspended = KEYS[9]
 local named = KEYS[10]
 local takeId = ARGV[1]
 
+local function takeNumber(record)
+  return tonumber(string.sub(record, 8, 12), 36)
+end
+
 -- Libraries
 
 redis.call('LLEN', waiting)

@@ -71,15 +71,22 @@ local maintenance = ARGV[8]
 local done = ARGV[9]
 local others = { unpack(ARGV, 10) }
 
--- Libraries
-
 local isWoken = string.find(flags, 'w', 1, true)
 local looks = string.find(flags, 'l', 1, true)
+local takes = count > 0
 local now, micros = 0, '0'
 local function readClock()
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
   micros = string.format('%.0f', time[1] * 1000000 + time[2])
+end
+
+local function takeNumber(record)
+  return tonumber(string.sub(record, 8, 12), 36)
+end
+
+local function recordOf(entries)
+  return takeId .. '\n' .. table.concat(entries, '\n')
 end
 
 -- Restores and returns the former record, if it is of this take or a later one.
@@ -89,13 +96,98 @@ local function repeated(last)
   return last
 end
 
--- Most waits end on an idle queue. This also works on a server that refuses writes.
-local isMaintained = maintenance ~= '' and (maintenance ~= '0' or redis.call('EXISTS', dead) == 1)
-if isWoken and not isMaintained and redis.call('EXISTS', waiting, prioritised, delayed, leases, suspended) == 0 then
-  repeated(redis.pcall('SET', taken, takeId .. '\n', 'PX', 600000, 'GET'))
-  if string.find(flags, 't', 1, true) then readClock() end
-  return { '', '', '', '', micros .. ' -1 -1 0 0 -2 0' }
+-- Ends and takes a few plain jobs while nothing is stored that could stop them. Nil: the rest of the script decides; nothing was changed.
+-- It needs no library, since building their functions takes longer than all its commands.
+local function usualStep()
+  local ready = takes and redis.call('LLEN', waiting) or 0
+  -- Most waits end on an idle queue. This also works on a server that refuses writes.
+  local isMaintained = maintenance ~= '' and (maintenance ~= '0' or redis.call('EXISTS', dead) == 1)
+  if isWoken and ready == 0 and not isMaintained and redis.call('EXISTS', prioritised, delayed, leases, suspended) == 0 then
+    repeated(redis.pcall('SET', taken, recordOf({}), 'PX', 600000, 'GET'))
+    if string.find(flags, 't', 1, true) then readClock() end
+    return { '', '', '', '', micros .. ' -1 -1 0 0 -2 0' }
+  end
+  local isPlain = maintenance == '' and #others == 0 and not string.find(flags, 's', 1, true) and not string.find(done, '!', 1, true)
+  local isFew = #done < 600 and (ready <= sure or count == sure)
+  if not isPlain or not isFew or redis.call('EXISTS', prioritised, limits, suspended) > 0 then return nil end
+
+  if takes or looks or string.find(flags, 't', 1, true) then readClock() end
+  local members, goneIds, isEnding = {}, {}, {}
+  for member in string.gmatch(done, '[^\n]+') do
+    members[#members + 1] = member
+    goneIds[#goneIds + 1] = string.sub(member, 13)
+    isEnding[member] = true
+  end
+  for _, ends in ipairs(#members > 0 and redis.call('ZMSCORE', leases, unpack(members)) or {}) do
+    if not ends then return nil end
+  end
+  local nextDue, nextEnd = -2, -2
+  if looks then
+    nextDue = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] or -1)
+    nextEnd = -1
+    local first = redis.call('ZRANGE', leases, 0, #members, 'WITHSCORES')
+    for i = #first, 2, -2 do
+      if not isEnding[first[i - 1]] then nextEnd = tonumber(first[i]) end
+    end
+    if nextDue >= 0 and nextDue <= now or nextEnd >= 0 and nextEnd <= now then return nil end
+  end
+  local hasFailures = redis.call('HLEN', failures) > 0
+  local ids, reply, records = {}, {}, ''
+  if ready > 0 then
+    local maxBytes, firstRead = string.match(room, '^(%d+) (%d+)$')
+    if math.min(ready, count) > tonumber(firstRead or count) then return nil end
+    ids = redis.call('LRANGE', waiting, 0, count - 1)
+    reply = redis.call('HMGET', jobs, unpack(ids))
+    local bytes = 0
+    for i = 1, #ids do
+      if not reply[i] then return nil end
+      bytes = bytes + #reply[i]
+    end
+    if bytes > tonumber(maxBytes or 4194304) and #ids > 1 then return nil end
+    if hasFailures then
+      local found = redis.call('HMGET', failures, unpack(ids))
+      for i = 1, #ids do found[i] = found[i] or '' end
+      records = table.concat(found, '\n')
+    end
+  end
+  local leaves = isWoken and ready > #ids
+  if leaves then redis.call('ZCARD', wake) end
+  if #members > 0 then
+    redis.call('HLEN', jobs)
+    if takes then redis.call('STRLEN', taken) end
+  end
+
+  if takes then
+    -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+    redis.call('ZREM', leases, '')
+    if repeated(redis.call('SET', taken, recordOf(ids), 'PX', 600000, 'GET')) then return nil end
+    if leaves then redis.call('ZADD', wake, 0, 'job') end
+  end
+  local n = #reply
+  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = table.concat(ids, '\n'), records, '', ''
+  if #ids > 0 then
+    local ends = now + leaseMs
+    if looks and (nextEnd < 0 or ends < nextEnd) then nextEnd = ends end
+    local taking = {}
+    for i = 1, #ids do
+      taking[2 * i - 1] = string.format('%.0f', ends)
+      taking[2 * i] = takeId .. ids[i]
+    end
+    redis.call('ZADD', leases, unpack(taking))
+    redis.call('LTRIM', waiting, #ids, -1)
+  end
+  if #members > 0 then
+    redis.call('ZREM', leases, unpack(members))
+    redis.call('HDEL', jobs, unpack(goneIds))
+    if hasFailures then redis.call('HDEL', failures, unpack(goneIds)) end
+  end
+  reply[n + 5] = string.format('%s %.0f %.0f 0 0 -2 0 0', micros, nextDue, nextEnd)
+  return reply
 end
+local usual = usualStep()
+if usual then return usual end
+
+-- Libraries
 
 readClock()
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
@@ -104,7 +196,6 @@ redis.call('ZREM', leases, '')
 local found = redis.call('EXISTS', prioritised, failures, limits, suspended, wake, wake, wake, wake, wake)
 local isRare, isLimited = found % 5 > 0, false
 local onlySure = found < 5 and sure < count
-local takes = count > 0
 if onlySure then count = sure end
 local isFull = isRare or looks or maintenance ~= '' or #others > 0
 if isFull or count == 0 then
@@ -369,8 +460,7 @@ elseif count > 0 then
 end
 local recorded
 if takes or maintenance ~= '' then
-  local took = takeId .. '\n' .. table.concat(entries, '\n')
-  recorded = repeated(redis.call('SET', taken, took, 'PX', 600000, 'GET'))
+  recorded = repeated(redis.call('SET', taken, recordOf(entries), 'PX', 600000, 'GET'))
 end
 if recorded then
   -- The worker cannot tell whether the former call found more.

@@ -2,11 +2,7 @@
 -- A record is a take id, and a line for each entry that was taken.
 --
 -- Needs takeIdOf
--- Defines takeNumber, heldOf
-
-local function takeNumber(record)
-  return tonumber(string.sub(record, 8, 12), 36)
-end
+-- Defines heldOf
 
 -- The entries of a record that are still leased, and their members of `leases`.
 local function heldOf(leases, record)

@@ -43,12 +43,13 @@ export class Maintenance {
   }
 
   /**
-   * The flags of the next step, see `step.lua`. `isWoken`: it follows a wait. `startsWork`: it takes jobs while the worker has none.
-   * `isClockKnown`: the server's clock has a bound on this connection.
+   * The flags of the next step, see `step.lua`. `isWoken`: it follows a wait. `isWaiting`: the worker waits meanwhile, so a marker or its
+   * timer wakes it for due jobs and ended leases. `startsWork`: the step takes jobs while the worker has none. `isClockKnown`: the server's
+   * clock has a bound on this connection.
    */
-  flags(isWoken: boolean, startsWork: boolean, isClockKnown: boolean): string {
+  flags(isWoken: boolean, isWaiting: boolean, startsWork: boolean, isClockKnown: boolean): string {
     const now = performance.now();
-    const looks = isWoken || this.mustLook || now - this.#lookedAt >= lookEveryMs;
+    const looks = isWoken || this.mustLook || (!isWaiting && now - this.#lookedAt >= lookEveryMs);
     if (looks) {
       this.#lookedAt = now;
       this.mustLook = false;
