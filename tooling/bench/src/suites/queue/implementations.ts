@@ -247,6 +247,53 @@ const classic: Definition = {
 
 const waiting = "floor:waiting";
 
+/** What kit promises for each job (an id, a lease, an end by its holder alone), in raw commands. They are not atomic: a crash loses jobs. */
+const leasedFloor: Definition = {
+  id: "floor with leases",
+  peer: "floor",
+  settings: "one write each: ZADD, HSET, RPUSH to add; BLPOP, then ZADD, HGET to take; ZREM, HDEL to end",
+  open: async (url) => {
+    const redis = await connected(url);
+    let made = 0;
+    return {
+      add: (data) => {
+        const id = `abcdefgh.${String(++made)}`;
+        const text = JSON.stringify(data);
+        return redis.pipeline().zadd("producers", made, "abcdefgh").hset("jobs", id, text).rpush(waiting, id).exec();
+      },
+      addMany: () => Promise.reject(new Error("only for steady rates")),
+      work: async (_concurrency, handler) => {
+        let isOver = false;
+        const [blocking, ending] = [await connected(url), await connected(url)];
+        const loop = async (): Promise<void> => {
+          while (!isOver) {
+            const popped = await blocking.blpop(waiting, 1).catch(() => null);
+            if (!popped) continue;
+            const id = popped[1];
+            const found = await redis
+              .pipeline()
+              .zadd("leases", Date.now() + 10_000, id)
+              .hget("jobs", id)
+              .exec();
+            const run = async (): Promise<void> => {
+              await handler(JSON.parse(String(found?.[1]?.[1])) as Data, noSignal);
+              await ending.pipeline().zrem("leases", id).hdel("jobs", id).exec();
+            };
+            void run();
+          }
+        };
+        void loop();
+        return () => {
+          isOver = true;
+          blocking.disconnect();
+          ending.disconnect();
+          return Promise.resolve();
+        };
+      },
+    };
+  },
+};
+
 /** The floor: no lease, no identity. Each call is one command, or one variadic command for all items at hand. */
 const floor: Definition = {
   id: "floor",
@@ -325,6 +372,7 @@ export const implementations = catalogOf<BenchQueue, QueueSetup>([
   groupmq,
   classic,
   floor,
+  leasedFloor,
 ]);
 
 /** Number of jobs in a measurement of throughput: about a second's work. */

@@ -9,6 +9,7 @@ import type { Operation } from "../../operation.js";
 import type { OpenJobs } from "../../suite.js";
 import { featureJobs } from "./features-jobs.js";
 import { type BenchQueue, type Data, implementations } from "./implementations.js";
+import { steadyJobs } from "./steady-jobs.js";
 
 /** Adds, or batches of jobs that a worker handles, which are added first. */
 export type QueueTask =
@@ -118,6 +119,7 @@ export const jobs: OpenJobs = async (opening) => {
     fill: ({ jobs: count, isRanked }: { readonly jobs: number; readonly isRanked?: boolean }) => fill(count, isRanked),
 
     ...featureJobs(queue, data),
+    ...steadyJobs(queue, data),
 
     /** Works until `jobs` jobs have been handled; all of them are queued already. */
     process: async ({ jobs: count, concurrency, handlerMs = 0 }: ProcessTask): Promise<Rate> => {
