@@ -41,8 +41,12 @@ const matchRules = {
   marks: choice(["fold", "keep"], "fold"),
   // Only two locales fold differently; any other is like none.
   locale: custom((name, locale: string): string => {
-    const [canonical = ""] = Intl.getCanonicalLocales(textOption(name, locale, 64));
-    return /^(?:tr|az)\b/.exec(canonical)?.[0] ?? "";
+    const given = textOption(name, locale, 64);
+    try {
+      return /^(?:tr|az)\b/.exec(Intl.getCanonicalLocales(given).join())?.[0] ?? "";
+    } catch {
+      throw new RangeError(`Expected \`${name}\` to be a language tag, got ${JSON.stringify(given)}`);
+    }
   }, ""),
 } satisfies RulesOf<MatchOptions>;
 

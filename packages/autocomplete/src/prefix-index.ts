@@ -92,6 +92,12 @@ export interface RebuildResult {
 
 type Source<T> = Iterable<T> | AsyncIterable<T>;
 
+/** @throws {TypeError} it is neither. */
+const assertIterable = (entries: unknown): void => {
+  if (typeof entries === "object" && entries && (Symbol.asyncIterator in entries || Symbol.iterator in entries)) return;
+  throw new TypeError("Expected `entries` to be an iterable of entries");
+};
+
 /** A batch occupies the server for a few tenths of a millisecond: a reader waits for no more than one batch. */
 const batchRows = 64;
 const batchItems = 32;
@@ -177,6 +183,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    */
   async putMany(entries: Source<Entry<Payload>>, options: PutManyOptions<Payload> = {}): Promise<number> {
     const resolved = resolve("options", options, putManyRules) as PutManyOptions<Payload>;
+    assertIterable(entries);
     return await this.#run("putMany", () => this.#writeAll(entries, resolved, undefined));
   }
 
@@ -257,6 +264,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    */
   async rebuild(entries: Source<Entry<Payload>>, options: RebuildOptions<Payload> = {}): Promise<RebuildResult> {
     const { allowEmpty, ...resolved } = resolve("options", options, rebuildRules) as RebuildOptions<Payload>;
+    assertIterable(entries);
     holdErrors(entries);
     return await this.#run("rebuild", async () => {
       const rebuild: Rebuild = { token: newToken(), batches: new Map() };

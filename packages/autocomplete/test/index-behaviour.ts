@@ -328,6 +328,13 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(refused).toEqual([["bad", "InvalidEntryError"]]);
         expect(await rejection(index.putMany(source()))).toMatchObject({ fault: "text-control", id: "bad" });
         expect(await index.inspect()).toMatchObject({ items: 3 });
+        for (const entries of [null, undefined, "text", 1, {}, () => []] as never[])
+          for (const call of [index.putMany(entries), index.rebuild(entries, { allowEmpty: true })]) {
+            const error = await rejection(call);
+            expect([error instanceof TypeError, String(error)]).toEqual([true, expect.stringContaining("`entries`")]);
+          }
+        expect(await index.inspect()).toMatchObject({ items: 3, staged: null });
+        expect(() => make({ locale: " " })).toThrow("`locale`");
       });
 
       it("stores thousands, all of which are found", async () => {

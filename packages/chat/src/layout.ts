@@ -1,6 +1,7 @@
 import { KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
-import { addressOf, type ClientContext, stored } from "@kit/core/toolkit";
+import { addressOf, type ClientContext, Deadline, inTime, stored } from "@kit/core/toolkit";
 import { layoutKey } from "./keys.js";
+import { isPassing } from "./lost-shards.js";
 import { chatRules } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
@@ -36,6 +37,26 @@ export class Layout {
     });
     if (found !== 0) stored(keys.layout, { shards: found }, { shards: chatRules.shards });
     return found;
+  }
+
+  /**
+   * Reads the number on a Cluster; 0: there is none. If the key's node does not reply within `soonMs`, a copy counts, and `onCopy` is
+   * called.
+   *
+   * @throws {KitError} as `find`.
+   */
+  async read(soonMs: number, onCopy: () => void): Promise<number> {
+    const reading = this.find(0);
+    const found = await inTime(reading, { deadline: Deadline.in(soonMs) }).catch((error: unknown) => {
+      if (!isPassing(error)) throw error;
+    });
+    if (found !== undefined) return found;
+    const copying = this.copy().then((copy) => {
+      if (copy === 0) return reading;
+      onCopy();
+      return copy;
+    });
+    return await Promise.any([reading, copying]).catch(() => reading);
   }
 
   /** Reads a copy; 0 if none is found. */

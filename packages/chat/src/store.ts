@@ -19,7 +19,7 @@ export class ChatStore {
   /** The last commands that were found; they may be outdated. */
   #known: ChatCommands | undefined;
   #isChecked = false;
-  #isCluster = false;
+  #isCluster: boolean;
   /** Called by each `open`, with a key of each group of shards. */
   onUse: (key: string) => void = () => undefined;
 
@@ -31,6 +31,8 @@ export class ChatStore {
     this.outage = new OutageReporter(onError);
     this.lost = new LostShards(this.life, this.outage);
     this.#layout = new Layout(this.context, settings.deadlineMs);
+    // Until the server has answered: a lost node would otherwise discard the number that is being read.
+    this.#isCluster = isClusterClient(this.context.client);
     // After a reconnect the server may be empty, and another process may choose another number of shards.
     const stopListening = this.context.executor.onDrop(() => {
       this.#isChecked = false;
@@ -110,26 +112,21 @@ export class ChatStore {
   }
 
   async #find(): Promise<ChatCommands> {
-    const { shards } = this.settings;
-    this.#isCluster = await this.#asked();
+    // On a Cluster, a lost node must not use up the time of a call to another one.
+    const soonMs = Math.ceil(this.settings.deadlineMs / 8);
+    this.#isCluster = await this.#asked(soonMs);
     if (!this.#isCluster) return await this.#again();
-    try {
-      const stored = await this.#layout.find(0);
-      return this.#made(stored || (await this.#layout.find((await this.#layout.copy()) || shards)));
-    } catch (error) {
-      const copy = isPassing(error) ? await this.#layout.copy() : 0;
-      if (copy === 0) throw error;
-      this.#isChecked = false;
-      return this.#made(copy);
-    }
+    const found = await this.#layout.read(soonMs, () => (this.#isChecked = false));
+    return this.#made(found || (await this.#layout.find((await this.#layout.copy()) || this.settings.shards)));
   }
 
   /** Any node answers. If a Cluster client asked a lost one, the server is taken for what the client expects. */
-  async #asked(): Promise<boolean> {
+  async #asked(soonMs: number): Promise<boolean> {
+    const isExpected = isClusterClient(this.context.client);
     try {
-      return await this.context.isCluster(Math.ceil(this.settings.deadlineMs / 2));
+      return await this.context.isCluster(isExpected ? soonMs : 4 * soonMs);
     } catch (error) {
-      if (isPassing(error) && isClusterClient(this.context.client)) return true;
+      if (isPassing(error) && isExpected) return true;
       throw error;
     }
   }

@@ -97,6 +97,25 @@ describe("a lost node that has the number of shards", () => {
     expect((await open().send(here[0]!, { from: "ann", body: "x" })).seq).toBeGreaterThan(1);
   });
 
+  it("lets a new process send to the other chats well within its deadline", async () => {
+    const loss = await lossOf({ shards: 9 });
+    const { server, lost, chat, here } = loss;
+    const clients = rooms.map(() => server.client({ maxRetriesPerRequest: 0 }));
+    await Promise.all(clients.map((client) => client.ping()));
+    lost.pause();
+    await untilFailed(loss);
+    const deadlineMs = 8_000;
+    const times = clients.map(async (client) => {
+      const begun = performance.now();
+      await fixture.on(client, { deadlineMs }).send(here[0]!, { from: "ann", body: "x" });
+      return performance.now() - begun;
+    });
+    // An eighth of the deadline for each of two nodes that may be lost.
+    expect(Math.max(...(await Promise.all(times)))).toBeLessThan(deadlineMs / 2);
+    expect((await chat.inspect(here[0]!)).head).toBe(rooms.length);
+    lost.resume();
+  });
+
   it("holds back no reader of other chats, which learns what is missing, and gets it later", async () => {
     const loss = await lossOf({ shards: 9 });
     const { server, lost, chat, here, gone } = loss;

@@ -107,6 +107,26 @@ describe("a lost connection", () => {
     expect([first.tries(), second.tries() > 1, (await chat.inspect(room)).head]).toEqual([1, true, 3]);
   });
 
+  it("never leaves the outcome of a send unknown that only waited for the number of shards", async () => {
+    const { proxy, chat } = await proxied({ deadlineMs: 1_000 });
+    const send = (body: string): Promise<unknown> => rejection(chat.send(room, { from: "ann", body }));
+    await chat.send(room, { from: "ann", body: "known" });
+    const other = await proxied({ deadlineMs: 100 });
+    proxy.down.hole = other.proxy.down.hole = true;
+    const first = send("sent");
+    // The second waits for the first, and has some time left when the first is late.
+    await rejection(other.chat.inspect(room));
+    const second = send("waits");
+    proxy.refuse = true;
+    proxy.resetAll();
+    expect(await first).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+    expect(await second).toMatchObject({ code: "KIT_UNAVAILABLE", retryable: true });
+    proxy.heal();
+    proxy.refuse = false;
+    const { head } = await eventually(() => chat.inspect(room));
+    expect(head).toBe(2);
+  });
+
   it("of a waiter is replaced, and no message that arrived meanwhile is missed", async () => {
     const { proxy, chat } = await proxied();
     const { token } = await chat.fetch("bob");

@@ -237,8 +237,8 @@ export const networkAt = (bytes: Uint8Array, from: number, to: number): Span | s
 };
 
 /** The same for text. */
-export const parseNetwork = (text: string): Span | string =>
-  toAscii(text) ? networkAt(ascii, 0, text.length) : notNetwork;
+export const parseNetwork = (text: unknown): Span | string =>
+  typeof text === "string" && toAscii(text) ? networkAt(ascii, 0, text.length) : notNetwork;
 
 /** Reads an address in the form of data files, in ASCII: no port, no brackets, no zone. */
 export const addressAt = (bytes: Uint8Array, from: number, to: number): Address | undefined =>

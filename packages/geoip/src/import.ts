@@ -52,9 +52,10 @@ const withCommands = <T>(
     },
   );
 
+const isIterable = (source: object): boolean => Symbol.asyncIterator in source || Symbol.iterator in source;
+
 // A stream of ranges also has a method `read`.
-const isSource = (source: object): source is GeoIpSource =>
-  !(Symbol.asyncIterator in source || Symbol.iterator in source) && "read" in source;
+const isSource = (source: object): source is GeoIpSource => !isIterable(source) && "read" in source;
 
 /**
  * Imports a database, and replaces the serving version in one step.
@@ -87,7 +88,7 @@ export const importGeoIp = async (
 ): Promise<ImportResult> => {
   const settings = resolve("options", options, importRules);
   const given: unknown = source;
-  if (typeof given !== "object" || given === null)
+  if (typeof given !== "object" || given === null || !(isIterable(given) || isSource(given)))
     throw new TypeError("Expected `source` to be geoLite2(), dbIp() or an iterable of ranges");
   holdErrors(source);
   const { signal, deadlineMs } = settings;

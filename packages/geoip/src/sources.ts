@@ -396,6 +396,15 @@ export const dbIp = (...files: readonly CsvInput[]): GeoIpSource =>
 /** How many ranges between two checks of the importer's backlog, and between two reports of progress. */
 const rangesPerChunk = 4_096;
 
+/** Undefined: a bigint, a cycle, or a toJSON or getter that throws. */
+const jsonOf = (value: unknown): string | undefined => {
+  try {
+    return JSON.stringify(value);
+  } catch {
+    return undefined;
+  }
+};
+
 /** Reads ranges from the caller. */
 export const rangesSource = (ranges: AsyncIterable<RangeInput> | Iterable<RangeInput>): GeoIpSource => ({
   read: async ({ builder, progress, invalid, signal }) => {
@@ -411,7 +420,8 @@ export const rangesSource = (ranges: AsyncIterable<RangeInput> | Iterable<RangeI
       if (span === undefined) throw fail("first", "and last are not two addresses of one family in order");
       if (typeof span === "string") throw fail("network", span);
       if (typeof place !== "object" || (place as Place | null) === null) throw fail("place", "is no object");
-      const text = JSON.stringify([place, names]);
+      const text = jsonOf([place, names]);
+      if (text === undefined) throw fail("place", "or its names are not JSON");
       let number = numbers.get(text);
       if (number === undefined) numbers.set(text, (number = builder.place(place, 0, names)));
       for (const locale of Object.keys(names ?? {})) locales.add(locale);

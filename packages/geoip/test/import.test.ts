@@ -77,13 +77,24 @@ describe("an import of malformed input", () => {
     ];
     expect(await rejection(fixture.import(bad))).toMatchObject({ file: "ranges", row: 2, column: "first" });
     expect(await rejection(fixture.import([{ network: "x", place: {} }]))).toMatchObject({ row: 1, column: "network" });
-    for (const place of [undefined, null, "XA"])
+    for (const network of [null, ["1.0.0.0/24"], 1n, {}])
+      expect(await rejection(fixture.import([{ network, place: {} } as never]))).toMatchObject({
+        code: "KIT_GEOIP_IMPORT",
+        row: 1,
+        column: "network",
+      });
+    const cycle: Record<string, unknown> = {};
+    cycle["cycle"] = cycle;
+    for (const place of [undefined, null, "XA", cycle, { latitude: 1n }])
       expect(await rejection(fixture.import([{ network: "1.0.0.0/24", place } as never]))).toMatchObject({
         code: "KIT_GEOIP_IMPORT",
         row: 1,
         column: "place",
       });
     expect(await rejection(fixture.import([null as never]))).toMatchObject({ code: "KIT_GEOIP_IMPORT", row: 1 });
+    const some = [{ network: null }, { network: "1.0.0.0/24", place: cycle }, ...bad.slice(0, 1)] as never;
+    expect(await fixture.import(some, { onInvalid: "skip" })).toMatchObject({ ranges: { v4: 1 }, skipped: 2 });
+    expect(String(await rejection(fixture.import({} as never)))).toMatch(/^TypeError: Expected `source`/);
   });
 
   it("refuses a file that is missing, cut off while packed, or shorter than expected", async () => {

@@ -227,8 +227,8 @@ export interface AddOptions {
    */
   readonly delayMs?: number | undefined;
   /**
-   * The earliest time at which the job can run, by the server's clock: a Date, or epoch ms. A time in the past means now. Can't be combined
-   * with `delayMs`.
+   * The earliest time at which the job can run, by the server's clock: a Date, or epoch ms below 1e15. A time in the past means now. Can't
+   * be combined with `delayMs`.
    */
   readonly dueAt?: number | Date | undefined;
   /**
@@ -284,12 +284,15 @@ export interface AddOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** A later score in `delayed` means that the job waits for another job. */
+const latestDue = 1e15 - 1;
+
 export const addRules = {
   id: custom(ownId),
   unique: custom(uniqueOption),
   delayMs: milliseconds(0, longestWaitMs),
   // An invalid Date has NaN.
-  dueAt: custom((name, at: number | Date) => msOption(name, at instanceof Date ? at.getTime() : at, 0)),
+  dueAt: custom((name, at: number | Date) => msOption(name, at instanceof Date ? at.getTime() : at, 0, latestDue)),
   priority,
   lifo: boolean(false),
   ...jobRules,

@@ -26,7 +26,7 @@ const refused = {
     "a",
     null,
   ],
-  dueAt: [-1, Number.NaN, Infinity, "1", null, new Date(Number.NaN)],
+  dueAt: [-1, Number.NaN, Infinity, "1", null, new Date(Number.NaN), 1e15, new Date(8.64e15)],
 };
 const data = { card: canary };
 

@@ -41,8 +41,13 @@ export const manageBehaviour = (mode: RedisMode): void => {
         const later = await add("later", { delayMs: 600_000, priority: 4, id: "own" });
         const own = await add("kept", { delayMs: 600_000 });
         // A Date can be later than a job can wait; beyond that, it would seem to wait for the end of another job.
-        await rescheduleJob(redis.client, address(), later, { dueAt: new Date(8.64e15) });
-        const last = await add("last", { dueAt: new Date(8.64e15) });
+        const latest = 1e15 - 1;
+        for (const dueAt of [latest + 1, new Date(8.64e15)]) {
+          expect(await rejection(rescheduleJob(redis.client, address(), later, { dueAt }))).toBeInstanceOf(RangeError);
+          expect(await rejection(add("last", { dueAt }))).toBeInstanceOf(RangeError);
+        }
+        await rescheduleJob(redis.client, address(), later, { dueAt: latest });
+        const last = await add("last", { dueAt: new Date(latest) });
         expect(await promoteJob(redis.client, address(), last)).toBe("ready");
         expect(await remove(last)).toBe("removed");
         for (const id of [waiting, urgent]) expect(await reschedule(id, { dueAt: new Date() })).toBe("ready");

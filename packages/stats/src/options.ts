@@ -481,8 +481,14 @@ export const logOptions = (
   maxBytes: number,
 ): { readonly fields: string; readonly fingerprint: string | undefined } => {
   const { fields, fingerprint } = resolve("options", options, logRules);
-  // `toJSON` may return undefined.
-  const json = fields === undefined ? "" : ((JSON.stringify(fields, withErrors) as string | undefined) ?? "");
+  let json = "";
+  try {
+    // `toJSON` may return undefined.
+    if (fields !== undefined) json = (JSON.stringify(fields, withErrors) as string | undefined) ?? "";
+  } catch {
+    // The error may contain the fields.
+    throw new TypeError("Expected `fields` to be JSON, got a bigint, a cycle, or a toJSON or getter that throws");
+  }
   if (Buffer.byteLength(json) > maxBytes)
     throw new RangeError(`Expected \`fields\` to have at most ${String(maxBytes)} bytes as JSON`);
   return { fields: json, fingerprint };

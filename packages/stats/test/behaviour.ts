@@ -536,6 +536,10 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         // An end with a wrong label has no effect.
         const again = latency.startTimer({ route: "/d", method: "GET" });
         expect(() => again({ stauts: 204 } as never)).toThrow("stauts");
+        for (const labels of [null, 204]) {
+          expect(() => latency.startTimer(labels as never)).toThrow("`labels`");
+          expect(() => again(labels as never)).toThrow("`labels`");
+        }
         again({ status: 204 });
         // The end has the last word.
         latency.startTimer({ route: "/a", method: "GET" })({ route: "/b", status: 204 });

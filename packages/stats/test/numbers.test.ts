@@ -90,6 +90,8 @@ describe("moments", () => {
     });
     expect(new Summary(momentsOf([7])).stddev).toBe(0);
     expect(() => empty.quantile(1.1)).toThrow(RangeError);
+    for (const q of ["0.5", 1n, Symbol("q"), Object.create(null), null])
+      expect(() => empty.quantile(q as never), typeof q).toThrow("Expected `q`");
     expect(() => new Summary(momentsOf([7])).quantile(0.5)).toThrow(TypeError);
   });
 

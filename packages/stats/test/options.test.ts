@@ -63,6 +63,9 @@ describe("what is no option is refused, by its name", () => {
       expect(() => log.log(level as never, "x")).toThrow("`level`");
     expect(() => log.log("info", 7 as never)).toThrow("`text`");
     expect(() => log.log("info", "x", { fields: { big: "x".repeat(9_000) } })).toThrow("`fields`");
+    const cycle: Record<string, unknown> = {};
+    cycle["cycle"] = cycle;
+    for (const fields of [cycle, { big: 1n }]) expect(() => log.log("info", "x", { fields })).toThrow("`fields`");
     expect(() => log.log("info", "x", { fingerprint: "" })).toThrow("`fingerprint`");
     await expect(log.frequent({})).rejects.toThrow("lastMs");
     await expect(stats.distribution("ok_ms").slowest({ lastMs: 1 })).rejects.toThrow("`slowest`");

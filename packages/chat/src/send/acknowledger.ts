@@ -68,9 +68,8 @@ export class Acknowledger {
   #newBatcher(): Batcher<AckArgs, undefined> {
     return batcherFor<AckArgs, undefined>(this.#store, "chat.ack", {
       sizeOf: () => 0,
-      send: async (acks, deadline) => {
-        const commands = await this.#store.open();
-        const replies = await commands.ack(acks, Math.max(1, deadline.remainingMs));
+      send: async (commands, acks, deadlineMs) => {
+        const replies = await commands.ack(acks, deadlineMs);
         return acks.map((ack, index) => errorOf(ack, replies[index] ?? 0));
       },
     });

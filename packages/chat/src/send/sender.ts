@@ -98,10 +98,9 @@ export class MessageSender {
   #batcherOf(chat: string): Batcher<Outgoing, SendReply> {
     return batcherFor<Outgoing, SendReply>(this.#store, "chat.send", {
       sizeOf: ({ body }) => body.bytes,
-      send: async (items, deadline) => {
+      send: async (commands, items, deadlineMs) => {
         const args = argsOf(chat, items, `${this.#name} ${String(++this.#calls)}`);
-        const commands = await this.#store.open();
-        return this.#settle(chat, items, await commands.send(args, Math.max(1, deadline.remainingMs)));
+        return this.#settle(chat, items, await commands.send(args, deadlineMs));
       },
     });
   }

@@ -171,7 +171,8 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
     const own = options && observeOptions(options);
     // A copy: later changes by the caller have no effect. Wrong labels are refused before the work begins.
     const given: Record<string, unknown> = Object.fromEntries(labelNames.map((name) => [name, ""]));
-    const take = (into: Record<string, unknown>, some: Readonly<Record<string, unknown>>): void => {
+    const take = (into: Record<string, unknown>, some: unknown): void => {
+      if (typeof some !== "object" || some === null) throw new TypeError("Expected `labels` to be an object");
       for (const [name, value] of Object.entries(some)) into[name] = value ?? "";
     };
     if (outcomeLabel in given) given[outcomeLabel] = "ok";

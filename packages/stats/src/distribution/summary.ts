@@ -40,9 +40,10 @@ export class Summary {
    * NaN without values.
    *
    * @throws {RangeError} `q` is not from 0 to 1.
-   * @throws {TypeError} this summary has no sketch, such as a summary from `record()`.
+   * @throws {TypeError} `q` is not a number, or this summary has no sketch, such as a summary from `record()`.
    */
   quantile(q: number): number {
+    if (typeof q !== "number") throw new TypeError(`Expected \`q\` to be a number, got ${typeof q}`);
     if (!(q >= 0 && q <= 1)) throw new RangeError(`Expected \`q\` to be from 0 to 1, got ${String(q)}`);
     if (!this.#sketch) throw new TypeError("A summary of `record()` has no quantiles: call `summary()`");
     // 0.07 * 100 is a little above 7 in doubles.
