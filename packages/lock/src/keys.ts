@@ -13,7 +13,7 @@ import { keyspace } from "@kit/core";
  * | `kit:lock:{name}:rw-leases`  | zset   | of a read/write lock: `mode\|token\|holder` → the server's millisecond at which its lease ends; mode `r` or `w` | longer than the longest lease |
  * | `kit:lock:{name}:rw-fence`   | string | `1:` (the layout) and the last fencing token, 0 if only readers came                      | 7 days after the last grant to a writer; `keepMs` after the last release |
  * | `kit:lock:{name}:rw-queue`   | zset   | waiter's `mode\|token\|holder` → ticket                                                    | 16 s after the last sign of life |
- * | `kit:lock:{name}:rw-waiters` | hash   | waiter's `mode\|token\|holder` → `aliveUntil watched grantMs inbox`; `#` → the last ticket | as the queue                     |
+ * | `kit:lock:{name}:rw-waiters` | hash   | waiter's `mode\|token\|holder` → `aliveUntil watched grantMs inbox asked`; `#` → the last ticket | as the queue                     |
  * | `kit:lock:{name}:quorum`  | string | of a quorum lock, on each of its servers: `token\|holder` | the lease |
  * | `name`, `mutex:name` …     | string | of a compatible lock: the holder's token; the key is `keyPrefix` and the name, as it is    | the lease                        |
  *

@@ -18,7 +18,7 @@ import { createLock, LockLostError, type LockOptions } from "../src/index.js";
 import type { ReadWriteLease, ReadWriteLock } from "../src/read-write/index.js";
 import * as scripts from "../src/read-write/scripts/index.js";
 import { user } from "./acl.js";
-import { fixtureOf, type ReadWriteFixture, works } from "./read-write-harness.js";
+import { fixtureOf, type ReadWriteFixture, ReadWritePeer, works } from "./read-write-harness.js";
 
 /** The behaviour of a read/write lock, on one server or on a Cluster, with a `login` as that user. */
 export const readWriteBehaviour = (mode: RedisMode, login?: Login): void => {
@@ -161,6 +161,42 @@ export const readWriteBehaviour = (mode: RedisMode, login?: Login): void => {
         await (await reader.promise).release();
         await untilWaiting(name, 0);
         await first.release();
+      });
+
+      it("pass the waiting writers of a killed process after two to three seconds, and no living one", async () => {
+        const { connect, db, enqueue, keysOf, on, untilWaiting } = fixture();
+        const first = await make().read.acquire(name);
+        const peer = new ReadWritePeer(redis, name, login);
+        redis.defer(() => peer.kill());
+        await peer.ready;
+        for (let waiters = 1; waiters <= 2; waiters++) {
+          // It is killed in the queue, and never settles.
+          void peer.acquire().catch(() => undefined);
+          await untilWaiting(name, waiters);
+        }
+        const reader = await enqueue(make(), "read", name);
+        const other = await enqueue(on(connect()), "read", name);
+        // The first writer is asked for a heartbeat every second, and answers.
+        const answers = new Set<string>();
+        await eventually(
+          async () => {
+            const { "#": _, ...waiters } = await db.hgetall(keysOf(name).waiters);
+            for (const waiter of Object.values(waiters)) answers.add(/ -\d+$/.exec(waiter)?.[0] ?? "");
+            expect(answers.size).toBeGreaterThan(4);
+          },
+          { timeoutMs: 20_000 },
+        );
+        expect([reader.isSettled, other.isSettled]).toEqual([false, false]);
+
+        await peer.kill();
+        const { awakeMs } = await timed(Promise.all([reader.promise, other.promise]));
+        // A writer without a heartbeat counts as dead after 15 s.
+        expect(awakeMs).toBeLessThan(6_000);
+        expect(await make().read.tryAcquire(name)).toMatchObject({ mode: "read" });
+        // A living writer is not passed.
+        const writer = await enqueue(make(), "write", name);
+        expect(await make().read.tryAcquire(name)).toBeNull();
+        expect([first.isHeld, writer.isSettled]).toEqual([true, false]);
       });
 
       it("are refused a single try behind a waiting writer", async () => {

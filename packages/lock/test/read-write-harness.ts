@@ -1,5 +1,5 @@
 import { eventually, type RedisMode, type RedisNode, type TestRedis } from "@kit/testing";
-import { clientsOf, type Login, nodeOf, promptMs, timed, type Watched, watched } from "@tooling/vitest/helpers";
+import { clientsOf, type Login, nodeOf, Peer, promptMs, timed, type Watched, watched } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
 import type { AcquireOptions, LockOptions } from "../src/index.js";
@@ -45,7 +45,8 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): ReadWrite
   /** At a client's first wait its place comes before its connection for pushes. */
   const areListening = async (name: string): Promise<void> => {
     const { "#": _, ...stands } = await db().hgetall(keysOf(name).waiters);
-    if (Object.values(stands).some((stand) => stand.endsWith(" +"))) throw new Error("somebody is not listening yet");
+    if (Object.values(stands).some((stand) => stand.split(" ")[3] === "+"))
+      throw new Error("somebody is not listening yet");
   };
   return {
     connect: clients.connect,
@@ -113,3 +114,30 @@ export const works = async (fixture: ReadWriteFixture, lock: ReadWriteLock, name
   expect(await lock.write.using(name, ({ mode }) => mode)).toBe("write");
   expect(await lock.inspect(name)).toMatchObject({ state: "free", holding: 0, waiters: 0 });
 };
+
+/** A lease that another process holds. */
+interface PeerLease {
+  readonly id: number;
+  readonly token: string;
+}
+
+/** Another process with a read/write lock of this name, which can be killed. */
+export class ReadWritePeer extends Peer {
+  constructor({ prefix, server }: TestRedis<RedisMode>, name: string, login?: Login) {
+    const ports = server.nodes.map(({ port }) => port).join(",");
+    const credentials = login ? [login.username, login.password] : [];
+    super(new URL("programs/read-write-peer.mjs", import.meta.url), [server.mode, ports, prefix, name, ...credentials]);
+  }
+
+  acquire(options: object = {}): Promise<PeerLease> {
+    return this.ask("acquire", options);
+  }
+
+  release({ id }: Pick<PeerLease, "id">): Promise<string> {
+    return this.ask("release", id);
+  }
+
+  resume(text: string): Promise<PeerLease> {
+    return this.ask("resume", text);
+  }
+}

@@ -2,8 +2,8 @@ import { connect } from "@kit/core";
 import * as testing from "@kit/testing";
 import type { Leaser, Leasing } from "@tooling/vitest/conformance";
 import { createReadWriteLock, type ReadWriteLease, type ReadWriteLock } from "../src/read-write/index.js";
-import { Peer, scriptCalls } from "@tooling/vitest/helpers";
-import { fixtureOf, type Mode, works } from "./read-write-harness.js";
+import { scriptCalls } from "@tooling/vitest/helpers";
+import { fixtureOf, type Mode, ReadWritePeer, works } from "./read-write-harness.js";
 
 const name = "prices";
 type Client = Parameters<typeof createReadWriteLock>[0];
@@ -65,7 +65,7 @@ export const leasingOf = (redis: testing.TestRedis, ...modes: readonly [Mode, ..
       return { works: () => works(fixture, lock, own), close: () => lock.close() };
     },
     spawn: async () => {
-      const peer = new ReadWritePeer(redis);
+      const peer = new ReadWritePeer(redis, name);
       redis.defer(() => peer.kill());
       await peer.ready;
       return peer;
@@ -100,29 +100,3 @@ export const leasingOf = (redis: testing.TestRedis, ...modes: readonly [Mode, ..
     module: new URL("programs/read-write-leaser.mjs", import.meta.url),
   };
 };
-
-/** A lease that another process holds. */
-interface PeerLease {
-  readonly id: number;
-  readonly token: string;
-}
-
-/** Another process with a read/write lock of the usual name, which can be killed. */
-class ReadWritePeer extends Peer {
-  constructor({ prefix, server }: testing.TestRedis) {
-    const ports = server.nodes.map(({ port }) => port).join(",");
-    super(new URL("programs/read-write-peer.mjs", import.meta.url), [server.mode, ports, prefix, name]);
-  }
-
-  acquire(options: object = {}): Promise<PeerLease> {
-    return this.ask("acquire", options);
-  }
-
-  release({ id }: Pick<PeerLease, "id">): Promise<string> {
-    return this.ask("release", id);
-  }
-
-  resume(text: string): Promise<PeerLease> {
-    return this.ask("resume", text);
-  }
-}

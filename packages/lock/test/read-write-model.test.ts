@@ -10,7 +10,7 @@ const redis = useRedis(vitest);
 
 type Step =
   | { readonly do: "acquire"; readonly who: number; readonly isTry: boolean }
-  | { readonly do: "release" | "downgrade" | "upgrade" | "end" | "die" | "renew"; readonly who: number }
+  | { readonly do: "release" | "downgrade" | "upgrade" | "end" | "hush" | "die" | "renew"; readonly who: number }
   | { readonly do: "heartbeat"; readonly whom: readonly number[] };
 
 const who = fc.nat({ max: 6 });
@@ -32,6 +32,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
         "downgrade" as const,
         "upgrade" as const,
         "end" as const,
+        "hush" as const,
         "die" as const,
         "renew" as const,
       ),
@@ -145,6 +146,14 @@ const play = async (steps: readonly Step[]): Promise<void> => {
         if (!held) break;
         await db.zadd(keys.leases, "XX", past, await storedRecordOf(token));
         held.isOver = true;
+        break;
+      }
+      case "hush": {
+        const waiter = model.waiters.find((other) => other.who === token);
+        if (!waiter) break;
+        const stored = (await db.hget(keys.waiters, record))!.split(" ").slice(0, 4);
+        await db.hset(keys.waiters, record, [...stored, past].join(" "));
+        waiter.isSilent = true;
         break;
       }
       case "die": {

@@ -7,6 +7,8 @@ interface Waiter {
   readonly mode: Mode;
   /** Messages to it reach nobody. */
   isUnreachable: boolean;
+  /** It was asked for a heartbeat, and has sent none. */
+  isSilent: boolean;
   /** It has not sent a heartbeat for long. */
   isDead: boolean;
 }
@@ -30,8 +32,9 @@ export class Model {
       return "granted";
     }
     if (isTry) return "held";
-    if (known) Object.assign(known, { isUnreachable, isDead: false });
-    else this.waiters.push({ who, mode, isUnreachable, isDead: false });
+    const state = { isUnreachable, isSilent: false, isDead: false };
+    if (known) Object.assign(known, state);
+    else this.waiters.push({ who, mode, ...state });
     return "queued";
   }
 
@@ -46,7 +49,7 @@ export class Model {
   heartbeat(whom: readonly string[], isUnreachable: boolean): (number | "granted" | "unknown")[] {
     this.#walk(whom);
     for (const waiter of this.waiters)
-      if (whom.includes(waiter.who)) Object.assign(waiter, { isUnreachable, isDead: false });
+      if (whom.includes(waiter.who)) Object.assign(waiter, { isUnreachable, isSilent: false, isDead: false });
     return whom.map((who) => {
       const position = this.waiters.findIndex((waiter) => waiter.who === who);
       return this.isHeldBy(who) ? "granted" : position >= 0 ? position : "unknown";
@@ -97,9 +100,10 @@ export class Model {
 
   /** Grants in order; returns whether a living waiter must wait. */
   #walk(present: readonly string[]): boolean {
-    for (const { who, mode, isUnreachable, isDead } of [...this.waiters]) {
+    for (const { who, mode, isUnreachable, isSilent, isDead } of [...this.waiters]) {
       const isPresent = present.includes(who);
       if (isDead && !isPresent) this.leave(who);
+      else if (isSilent && !isPresent) continue;
       else if (!this.#permits(mode)) return true;
       else if (isPresent || !isUnreachable) this.#hold(who, mode);
     }

@@ -90,6 +90,7 @@ describe("acquire", () => {
       state: "held",
       now: expect.any(Number),
       msLeft: about(90_000),
+      leaseMsLeft: about(90_000),
       owner: { mode: "read", holder: "R2" },
       position: -1,
     });
@@ -166,6 +167,49 @@ describe("acquire", () => {
     await end("r3");
     // On a Cluster it is not known who can be notified.
     expect(await acquire("r4", { shared: 1 })).toMatchObject({ state: "held", owner: { mode: "write", holder: "W1" } });
+  });
+
+  it("has a writer that keeps readers waiting asked for a heartbeat, by one of them, once a second", async () => {
+    const [writer, other] = [await anInbox(), await anInbox()];
+    const asked = async (who: string): Promise<number> =>
+      Number((await db.hget(keys.waiters, recordOf(who)))!.split(" ")[4]);
+    await acquire("r1");
+    await queue("w1", { inbox: writer.channel });
+    // The client that it waits on does not ask itself, and a writer does not ask.
+    await queue("r2", { inbox: writer.channel });
+    await queue("w2", { inbox: other.channel });
+    expect(await asked("w1")).toBeNaN();
+    expect(await queue("r3", { inbox: other.channel })).toMatchObject({ msLeft: 1_000, leaseMsLeft: about(50_000) });
+    expect(await asked("w1")).toBeGreaterThan(0);
+    await expect.poll(() => writer.messages).toEqual([expect.stringMatching(/^w1\thead\t\d{13}$/)]);
+    // While it has not answered, all readers look when it counts as silent.
+    expect(await queue("r4", { inbox: other.channel })).toMatchObject({ msLeft: about(2_000) });
+    await heartbeat(["w1"], writer.channel);
+    expect(await asked("w1")).toBeLessThan(0);
+    expect(await heartbeat(["r4"], other.channel)).toMatchObject({ msLeft: about(50_000), states: [4] });
+    expect(await queue("r5", { inbox: other.channel })).toMatchObject({ msLeft: about(1_100), position: 5 });
+    expect(await waiting()).toEqual(["w1", "r2", "w2", "r3", "r4", "r5"]);
+    expect(writer.messages).toHaveLength(1);
+  });
+
+  it("lets readers pass a writer that was asked and is silent, which keeps its place until it answers", async () => {
+    const { channel } = await anInbox();
+    const silence = (who: string, since: number): Promise<unknown> =>
+      db.hset(keys.waiters, recordOf(who), `${String(since + 13_000)} 9999999999999 20000 ${channel} ${String(since)}`);
+    const now = Number((await db.time())[0]) * 1_000;
+    await acquire("r1");
+    for (const who of ["w1", "w2", "r2"]) await queue(who, { inbox: channel });
+    await silence("w1", now - 3_000);
+    // A writer of the same inbox that was heard later is not silent.
+    expect(await queue("r3", { inbox: "other" })).toMatchObject({ state: "queued", position: 3 });
+    await db.hset(keys.waiters, recordOf("w2"), `${String(now + 11_000)} 9999999999999 20000 ${channel}`);
+    expect(await acquire("r4")).toMatchObject({ state: "granted" });
+    expect(await held()).toEqual(["r1", "r2", "r4"]);
+    expect(await waiting()).toEqual(["w1", "w2", "r3"]);
+    await heartbeat(["w1", "w2"], channel);
+    expect(await acquire("r5")).toMatchObject({ state: "held" });
+    await Promise.all(["r1", "r2", "r4"].map((who) => release(who)));
+    expect([await held(), await waiting()]).toEqual([["w1"], ["w2", "r3"]]);
   });
 
   it("grants to the first waiters when the holder's lease has run out, and queues the newcomer", async () => {
@@ -515,6 +559,7 @@ describe("heartbeat", () => {
     expect(await heartbeat(["r2", "r1", "x1"], "some:inbox")).toEqual({
       now: expect.any(Number),
       msLeft: about(50_000),
+      leaseMsLeft: about(50_000),
       owner: { mode: "write", holder: "W1" },
       states: [2, 0, "unknown"],
     });

@@ -7,7 +7,7 @@ import { keyspace } from "@kit/core";
  *
  * | Key                            | Type | Content                                                                                             | Life                             |
  * | ------------------------------ | ---- | --------------------------------------------------------------------------------------------------- | -------------------------------- |
- * | `kit:semaphore:{name}:permits` | zset | permit record → the server's millisecond at which its permit ends; the counts, below 0: `#` weights beyond 1, `#tenant` in use | longer than the longest permit   |
+ * | `kit:semaphore:{name}:permits` | zset | permit record → the server's millisecond at which its permit ends; the counts, below 0: `#` weights beyond 1, `#tenant` in use; at 0 the tenants' permits: `=tenant permitRecord` | longer than the longest permit   |
  * | `kit:semaphore:{name}:meta`    | hash | `layout`; the limits `permits` and `perTenant`; `evaluating` (until when nothing is granted, since tenants are re-evaluated), `changedAt` (of the limits) | 7 days after the last use        |
  * | `kit:semaphore:{name}:queue`   | zset | the waiters by name: `tenant score permitRecord`; suspended ones, which cannot be notified: `\|aliveUntil permitRecord` | 16 s after the last sign of life |
  * | `kit:semaphore:{name}:ready`   | zset | tenant → score (priority and ticket) of its first waiter, while it fits within its tenant's limit | as the queue                     |

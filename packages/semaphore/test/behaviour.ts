@@ -286,6 +286,19 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("a group", () => {
+      it("grants to a tenant that returns, in one call, while the dead permits of others are left", async () => {
+        const group = make({ permits: 1_000, permitsPerTenant: 2, leaseMs: 600_000, renew: false });
+        const others = Array.from({ length: 300 }, (_, index) => `other-${String(index)}`);
+        await Promise.all([...others, "bob", "bob"].map((tenant) => group.acquire({ tenant })));
+        const { permits } = fixture.keysOf(name);
+        const held = async (): Promise<string[]> => await fixture.db.zrangebyscore(permits, "(0", "+inf");
+        for (const record of await held()) await fixture.db.zadd(permits, record.includes("|bob|") ? 2 : 1, record);
+        expect(await group.tryAcquire({ tenant: "bob" })).not.toBeNull();
+        expect(await held()).toHaveLength(101);
+        expect(await group.tryAcquire({ tenant: "bob" })).not.toBeNull();
+        expect(await group.tryAcquire({ tenant: "bob" })).toBeNull();
+      });
+
       it("gives each tenant its own number of permits, and a full one holds up nobody else", async () => {
         const group = make({ permits: 10, permitsPerTenant: 2 });
         const permits = await take(group, 2, { tenant: "a" });

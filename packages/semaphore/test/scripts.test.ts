@@ -385,16 +385,55 @@ describe("acquire", () => {
     expect(await db.hkeys(keys.waiters)).toEqual(["#", "heavy|2||HEAVY"]);
   });
 
-  it("drops a bounded number of ended permits in one call, and asks to call again before it replies full", async () => {
+  it("drops a bounded number of ended permits in one call, and does not count the others", async () => {
     await acquire("a", { permits: 3_000 });
-    const over = Array.from({ length: 450 }, (_, index) => `${String(index)}|1||old`);
+    const over = Array.from({ length: 850 }, (_, index) => `${String(index)}|1||old`);
     await db.zadd(keys.permits, ...over.flatMap((permitRecord) => [1, permitRecord]));
     await resize(2);
-    expect(await held()).toHaveLength(251);
+    expect(await held()).toHaveLength(651);
+    expect(await acquire("b")).toMatchObject({ state: "granted" });
+    expect(await held()).toHaveLength(452);
+    expect(await acquire("c")).toMatchObject({ state: "held", used: 2 });
+    expect(await held()).toHaveLength(252);
+  });
+
+  it("asks to call again where what has ended weighs more, until a grant or a refusal is certain", async () => {
+    await acquire("a", { permits: 3_000 });
+    const over = Array.from({ length: 1_050 }, (_, index) => `${String(index)}|2||old`);
+    await db.zadd(keys.permits, -1_050, "#", ...over.flatMap((permitRecord) => [1, permitRecord]));
+    await resize(1);
+    expect(await acquire("b")).toMatchObject({ state: "held" });
+    await resize(2);
+    expect(await held()).toHaveLength(451);
+    expect(await acquire("b")).toEqual({ state: "unsettled" });
     expect(await acquire("b")).toEqual({ state: "unsettled" });
     expect(await acquire("b")).toMatchObject({ state: "granted" });
     expect(await acquire("c")).toMatchObject({ state: "held", used: 2 });
     expect(await held()).toEqual(["a|1||A", "b|1||B"]);
+  });
+
+  it("drops what has ended of its own tenant first, and asks to call again where it cannot find it", async () => {
+    const group = { permits: 3_000, perTenant: 2 };
+    for (const who of ["x1", "x2"]) await acquire(who, { ...group, tenant: "x" });
+    await acquire("y1", { ...group, tenant: "y" });
+    const over = Array.from({ length: 850 }, (_, index) => `${String(index)}|1||old`);
+    await db.zadd(keys.permits, ...over.flatMap((permitRecord) => [1, permitRecord]));
+    await db.zadd(keys.permits, 2, "x1|1|x|X1", 2, "x2|1|x|X2");
+    expect(await acquire("x3", { ...group, tenant: "x" })).toMatchObject({ state: "granted" });
+    expect([(await held()).length, await usage()]).toEqual([652, { "#x": "1", "#y": "1" }]);
+    expect(await acquire("x4", { ...group, tenant: "x" })).toMatchObject({ state: "granted" });
+    expect(await acquire("x5", { ...group, tenant: "x" })).toMatchObject({ state: "held" });
+    expect(await held()).toHaveLength(453);
+    // Its rows by tenant were lost: only what is dropped shows what is in use.
+    await db.zadd(keys.permits, 2, "x3|1|x|X3");
+    await db.zrem(keys.permits, "=x x3|1|x|X3", "=x x4|1|x|X4");
+    expect(await acquire("x5", { ...group, tenant: "x" })).toEqual({ state: "unsettled" });
+    expect(await acquire("x5", { ...group, tenant: "x" })).toEqual({ state: "unsettled" });
+    expect(await acquire("x5", { ...group, tenant: "x" })).toMatchObject({ state: "granted" });
+    expect(await usage()).toEqual({ "#x": "2", "#y": "1" });
+    for (const who of ["x4", "x5"]) await release(who, { tenant: "x" });
+    await release("y1", { tenant: "y" });
+    expect((await state()).permits).toEqual(nothing);
   });
 
   it("drops ended permits now and then also where there is room, however many are held", async () => {

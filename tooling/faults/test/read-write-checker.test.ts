@@ -104,6 +104,20 @@ describe("The checker of read/write locks", () => {
     expect(brokenBy(runOf(dead))).toEqual([]);
   });
 
+  it("lets a writer be passed that was asked for a heartbeat two seconds before, where no message reaches it", () => {
+    const passing = (asked: number): string[] => [
+      ...history.slice(0, 5),
+      line(17, "acquire", "stand", writer, `${String(epoch + 15_010)} inbox ${String(epoch + asked)}`),
+      ...[reader, other].map((holder) => line(18, "renew", "extend", holder, epoch + 9_000)),
+      hold(2_017, "acquire", "r|t5|w2"),
+    ];
+    const killed = [workerOf("w1", []), workerOf("w2", []), { ...workerOf("w3", []), killedAt: epoch + 16 }];
+    expect(brokenBy(runOf(passing(17), { workers: killed }))).toEqual([]);
+    expect(brokenBy(runOf(passing(18), { workers: killed }))).toEqual(["arrival"]);
+    expect(brokenBy(runOf(passing(-epoch), { workers: killed }))).toEqual(["arrival"]);
+    expect(brokenBy(runOf(passing(17)))).toEqual(["arrival"]);
+  });
+
   it("lets a waiter whose turn has come be passed only where no message reaches it", () => {
     // The writer is skipped when the lock gets free.
     const skipped = [

@@ -142,7 +142,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> imp
   ): Promise<AcquireReply<S>> {
     try {
       const reply = await replying;
-      this.outage.worked();
+      this.outage.worked(request.token);
       if (reply.state === "late") clock.reset();
       else clock.observe(sentAt, reply.now);
       return reply;

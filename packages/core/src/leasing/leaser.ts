@@ -1,5 +1,5 @@
 import { KitClosedError, KitError } from "../index.js";
-import { Deadline, expiryOf, isSlotMoving, newToken, type ObjectLife, onAbort, passes } from "../toolkit/index.js";
+import { Deadline, expiryOf, newToken, type ObjectLife, onAbort, passes } from "../toolkit/index.js";
 import { CancelledWaiters } from "./cancelled.js";
 import { LeaseCommands } from "./commands.js";
 import { type Grant, grantOf } from "./grant.js";
@@ -174,10 +174,13 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     const { waitMs, signal } = request.resolved;
     // Timers of Node may fire a moment early.
     const isLate = deadline.remainingMs <= 2;
-    // It may last longer than the deadline of a command: a slot moves as long as its largest key. Without an end of the wait, only that
-    // is certain to pass: the address may be that of a replica.
-    const mayPass = waitMs < Infinity ? passes(error) : isSlotMoving(error);
-    if (waitMs > 0 && !isLate && !this.commands.life.isClosed && !signal?.aborted && mayPass) return;
+    // It may last longer than the deadline of a command: a slot moves as long as its largest key.
+    if (waitMs > 0 && !isLate && !this.commands.life.isClosed && !signal?.aborted && passes(error)) {
+      // Nothing else would show a wait without an end that makes no progress: the address may be that of a replica.
+      if (waitMs === Infinity) this.commands.outage.failed(request.token, this.commands.errorOf(error));
+      return;
+    }
+    this.commands.outage.ended(request.token);
     const isUnsent = KitError.is(error) && error.code === "KIT_UNAVAILABLE";
     if (!isUnsent) this.commands.cancel(request);
     const isOver = waitMs > 0 && isLate && KitError.is(error) && error.retryable;

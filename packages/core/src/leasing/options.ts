@@ -84,8 +84,9 @@ export type LeaserSettings = Resolved<typeof leaserRules>;
 /** How long to wait. */
 export interface WaitOptions {
   /**
-   * How long to wait, in milliseconds; 0 tries exactly once. Once queued, the wait survives reconnects and outages. Undefined: no
-   * limit.
+   * How long to wait, in milliseconds; 0 tries exactly once. Undefined: no limit. The wait survives refusals that pass by themselves,
+   * such as `BUSY`, `LOADING`, `NOREPLICAS`, `READONLY` and a moving slot. Without a limit the object emits them as one `error`. Once
+   * queued, the wait also survives reconnects and outages.
    *
    * @default undefined
    */

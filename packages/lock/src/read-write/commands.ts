@@ -140,7 +140,7 @@ export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.H
     seen: scripts.Held | undefined,
     cause?: unknown,
   ): LockTimeoutError {
-    return new LockTimeoutError(name, waitMs, seen?.owner?.holder, seen?.owner ? seen.msLeft : undefined, cause);
+    return new LockTimeoutError(name, waitMs, seen?.owner?.holder, seen?.owner ? seen.leaseMsLeft : undefined, cause);
   }
 
   queueFullError(name: string): LockQueueFullError {

@@ -1,11 +1,11 @@
-// A process with a read/write lock of its own, which it acquires to write, releases and resumes as its parent says:
-//   read-write-peer.mjs <single|cluster> <ports> <prefix> <name>
+// A process with a read/write lock, which it acquires to write, releases and resumes as its parent says:
+//   read-write-peer.mjs <single|cluster> <ports> <prefix> <name> [<username> <password>]
 import { createReadWriteLock } from "@kit/lock/read-write";
 import { clientOf, obey } from "@tooling/vitest/peer";
 
 const ioredis = await import(process.env.KIT_IOREDIS === "5" ? "ioredis5" : "ioredis");
-const [mode, ports, prefix, name] = process.argv.slice(2);
-const redis = clientOf(ioredis, mode, ports, {});
+const [mode, ports, prefix, name, username, password] = process.argv.slice(2);
+const redis = clientOf(ioredis, mode, ports, username ? { username, password } : {});
 const lock = createReadWriteLock(redis, { prefix, deadlineMs: 10_000 });
 const leases = new Map();
 

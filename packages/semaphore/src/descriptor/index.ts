@@ -25,6 +25,7 @@ export const descriptor: PackageDescriptor = {
       ["ZRANGE", key, 0, 0],
       ["ZRANGEBYLEX", key, "-", "+"],
       ["ZRANGEBYSCORE", key, 0, 0],
+      ["ZRANK", key, "m"],
       ["ZREM", key, "m"],
       ["ZSCORE", key, "m"],
     ],

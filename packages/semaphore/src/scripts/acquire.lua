@@ -1,6 +1,6 @@
 -- acquire.lua - takes a permit if there is room and nobody waits for it; else queues, on request.
 --
--- KEYS[1]  permits  zset     permit record to the instant at which its permit ends, in epoch milliseconds; counts below 0
+-- KEYS[1]  permits  zset     permit record to the instant at which it ends, in epoch ms; counts below 0, rows by tenant at 0
 -- KEYS[2]  meta     hash     layout and limits
 -- KEYS[3]  queue    zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
 -- KEYS[4]  ready    zset     tenant to the score of its first waiter, where that has room in its tenant
@@ -21,7 +21,7 @@
 --           {3, now, msLeft, permits, perTenant, used}        full, and too many wait
 --           {4, now}                                          too late: notAfter has passed
 --           {5, now, 0, permits, perTenant}                   heavier than the limits ever allow
---           {6, now, 0, permits, perTenant}                   full so far, but ended permits are left to drop: call again
+--           {6, now, 0, permits, perTenant}                   unknown while some ended permits are left to drop: call again
 --           error KIT_LAYOUT                                  written by a newer version, or damaged; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
@@ -59,7 +59,11 @@ if layout == '1' and most and mostPerTenant and redis.call('EXISTS', queue) == 0
       rows[#rows + 1] = name
     end
     if not known and weight ~= '1' then count('#', beyond + weight - 1) end
-    if not known and tenant ~= '' then count('#' .. tenant, own + weight) end
+    if not known and tenant ~= '' then
+      count('#' .. tenant, own + weight)
+      rows[#rows + 1] = 0
+      rows[#rows + 1] = '=' .. tenant .. ' ' .. permitRecord
+    end
     redis.call('ZADD', permits, unpack(rows))
     if held == 0 or redis.call('PTTL', permits) < leaseMs + 1000 then redis.call('PEXPIRE', permits, 2 * leaseMs + 1000) end
     redis.call('PEXPIRE', meta, 604800000)
@@ -77,6 +81,7 @@ local semaphore = openSemaphore(keys, {
   now = now,
   shared = shared,
   present = { [permitRecord] = tonumber(leaseMs) },
+  tenant = tenant,
   limit = first,
   perTenant = firstPerTenant,
 })
@@ -103,7 +108,7 @@ local mayFit = semaphore.fits(permitRecord)
 ending = mayFit and not known and semaphore.takeAlone(permitRecord, tonumber(leaseMs), hasShrunk)
 if ending then return reply(1, ending - now) end
 if not mayFit and not known then
-  if semaphore.hasEnded() then return reply(6, 0) end
+  if semaphore.mayFitLater(permitRecord) then return reply(6, 0) end
   if inbox == '' then return reply(0, semaphore.msLeft(), semaphore.used) end
 end
 -- A full queue has a place for each tenant without one, up to as many again: one tenant cannot keep all others out.

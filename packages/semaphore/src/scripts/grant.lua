@@ -20,6 +20,8 @@ local pin = '~'
 -- So the counts expire with the permits, and cannot be lost without them.
 local countRow = '#'
 local firstEnd = '(0'
+-- The row of score 0 that lists a permit by its tenant: these rows are in order of their names.
+local function ownRow(tenant, permitRecord) return '=' .. tenant .. ' ' .. permitRecord end
 
 -- Counts and limits have at most fifteen digits. Any other value was written by hand, and gives nil.
 local function numberIn(text) return #text < 16 and string.match(text, '^%d+$') and tonumber(text) or nil end
@@ -36,6 +38,7 @@ end
 -- now, shared        the server's milliseconds; whether subscribers may sit on another node
 -- present            the permit records that learn of a grant by the reply of this call, each with the length of its lease, or
 --                    true for that of its record
+-- tenant             of an acquire: its own ended permits are dropped before others', where they could keep it from room
 -- limit, perTenant   what its limits shall be where it has none yet; no limit leaves it without, and nothing is granted
 --
 -- Everything is read before the first write, so that a key of another type leaves no half change behind.
@@ -112,10 +115,12 @@ local function openSemaphore(keys, call)
     add(countRow, sign * (weight - 1))
     if tenant ~= '' then add(countRow .. tenant, sign * weight) end
   end
+  local function usedBy(tenant) return -(redis.call('ZSCORE', permits, countRow .. tenant) or 0) end
+  local expireOwn
   local function hasRoom(weight, tenant)
     -- A permit without a tenant counts against the common limit alone.
-    if not perTenant or tenant == '' then return true end
-    return weight - (redis.call('ZSCORE', permits, countRow .. tenant) or 0) <= perTenant
+    if not perTenant or tenant == '' or usedBy(tenant) + weight <= perTenant then return true end
+    return tenant == call.tenant and expireOwn(tenant) and usedBy(tenant) + weight <= perTenant
   end
   -- The waiter of a permit record; nil: there is none.
   local function parse(permitRecord, record)
@@ -209,21 +214,21 @@ local function openSemaphore(keys, call)
 
   -- Whether permits have ended that are not dropped yet.
   function self.hasEnded() return (nextEnd() or now + 1) <= now end
-  -- Drops permits that have ended, mostExpired in one call. Returns whether there were any.
-  function self.expirePermits()
-    if not self.hasEnded() then return false end
+  -- Drops these permits, and returns the tenants that they had.
+  local function dropEnded(over)
     nearest = nil
     beforeRemoval()
-    local over = redis.call('ZRANGEBYSCORE', permits, firstEnd, now, 'LIMIT', 0, mostExpired)
-    local freed, tenants, names = { [countRow] = 0 }, {}, { countRow }
-    for _, permitRecord in ipairs(over) do
+    local freed, tenants, names, rows = { [countRow] = 0 }, {}, { countRow }, {}
+    for i, permitRecord in ipairs(over) do
       local _, weight, tenant = permitRecordParts(permitRecord)
       local name = countRow .. tenant
+      rows[i] = permitRecord
       self.used = self.used - weight
       freed[countRow] = freed[countRow] + weight - 1
       if tenant ~= '' then
         if not freed[name] then names[#names + 1] = name end
         freed[name] = (freed[name] or 0) + weight
+        rows[#over + i] = ownRow(tenant, permitRecord)
       end
       tenants[tenant] = true
     end
@@ -238,13 +243,66 @@ local function openSemaphore(keys, call)
         none[#none + 1] = name
       end
     end
-    redis.call('ZREM', permits, unpack(over))
+    for i = 1, 2 * #over do
+      rows[i] = rows[i] or ''
+    end
+    redis.call('ZREM', permits, unpack(rows))
     if #left > 0 then redis.call('ZADD', permits, 'XX', unpack(left)) end
     if #names > 1 or counts[1] then redis.call('ZREM', permits, '', unpack(none)) end
+    return tenants
+  end
+  -- Whether there may be more of them than one call drops.
+  local areOthersLeft = false
+  -- Drops permits that have ended, mostExpired in one call. Returns whether there were any. Those that are left count no longer,
+  -- except their weights beyond 1, and in their tenants.
+  function self.expirePermits()
+    if not self.hasEnded() then return false end
+    local over = redis.call('ZRANGEBYSCORE', permits, firstEnd, now, 'LIMIT', 0, mostExpired)
+    local tenants = dropEnded(over)
+    areOthersLeft = #over == mostExpired
+    if areOthersLeft then self.used = self.used - redis.call('ZCOUNT', permits, firstEnd, now) end
     for tenant in pairs(perTenant and not isUnqueued and tenants or {}) do
       reevaluate(tenant)
     end
     return true
+  end
+  -- Whether the use of this tenant is known to be without its ended permits, although others' are left.
+  local isOwnUse = false
+  -- Drops a tenant's ended permits where others' are left, mostExpired at most. Returns whether there were any.
+  function expireOwn(tenant)
+    if isOwnUse or not areOthersLeft then return false end
+    local start = ownRow(tenant, '')
+    redis.call('ZADD', permits, 0, start)
+    local rank = redis.call('ZRANK', permits, start)
+    local rows = redis.call('ZRANGE', permits, rank + 1, rank + mostExpired)
+    redis.call('ZREM', permits, start)
+    local own, over, living = {}, {}, 0
+    for _, row in ipairs(rows) do
+      if string.sub(row, 1, #start) ~= start then break end
+      own[#own + 1] = string.sub(row, #start + 1)
+    end
+    local ends = #own > 0 and redis.call('ZMSCORE', permits, unpack(own)) or {}
+    for i, permitRecord in ipairs(own) do
+      local ending = tonumber(ends[i] or nil)
+      local _, weight = permitRecordParts(permitRecord)
+      if ending and ending > now then living = living + weight end
+      if ending and ending <= now then over[#over + 1] = permitRecord end
+    end
+    if #over > 0 then
+      dropEnded(over)
+      self.used = self.used + #over
+    end
+    isOwnUse = living == usedBy(tenant)
+    return #over > 0
+  end
+  -- Whether a permit that does not fit would fit without the ended permits that are left.
+  function self.mayFitLater(permitRecord)
+    if not areOthersLeft or not self.hasEnded() then return false end
+    local _, weight, tenant = permitRecordParts(permitRecord)
+    local beyond = -(redis.call('ZSCORE', permits, countRow) or 0)
+    if self.used - beyond + weight > limit then return false end
+    if hasRoom(weight, tenant) then return beyond > 0 end
+    return not isOwnUse
   end
   -- Drops suspended waiters without a recent heartbeat.
   function self.purgeSuspended()
@@ -267,7 +325,9 @@ local function openSemaphore(keys, call)
   end
   -- Writes a waiter's permit, and makes the key outlive it.
   local function take(waiter, ms)
-    redis.call('ZADD', permits, string.format('%.0f', now + ms), waiter.permitRecord)
+    local rows = { string.format('%.0f', now + ms), waiter.permitRecord }
+    if waiter.tenant ~= '' then rows[3], rows[4] = 0, ownRow(waiter.tenant, waiter.permitRecord) end
+    redis.call('ZADD', permits, unpack(rows))
     if nearest ~= nil then nearest = math.min(nearest or now + ms, now + ms) end
     if redis.call('PTTL', permits) < ms + 1000 then redis.call('PEXPIRE', permits, 2 * ms + 1000) end
     count(1, waiter.weight, waiter.tenant)
@@ -286,7 +346,7 @@ local function openSemaphore(keys, call)
   function self.drop(permitRecord, ending)
     local _, weight, tenant = permitRecordParts(permitRecord)
     beforeRemoval()
-    redis.call('ZREM', permits, permitRecord)
+    redis.call('ZREM', permits, permitRecord, ownRow(tenant, permitRecord))
     nearest = nil
     count(-1, weight, tenant)
     if perTenant then reevaluate(tenant) end

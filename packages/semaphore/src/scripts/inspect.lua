@@ -1,6 +1,6 @@
 -- inspect.lua - the stored state of a semaphore; changes nothing.
 --
--- KEYS[1]  permits  zset     permit record to the instant at which its permit ends, in epoch milliseconds; counts below 0
+-- KEYS[1]  permits  zset     permit record to the instant at which it ends, in epoch ms; counts below 0, rows by tenant at 0
 -- KEYS[2]  meta     hash     layout and limits
 -- KEYS[3]  queue    zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
 -- KEYS[4]  waiters  hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket

@@ -3,7 +3,7 @@
 -- KEYS[1]  leases   zset     record `mode|token|holder` to the end of its lease, in epoch milliseconds; mode `r` or `w`
 -- KEYS[2]  fence    string   `1:` and the last fencing token; 0: none yet
 -- KEYS[3]  queue    zset     record to ticket, in order of arrival
--- KEYS[4]  waiters  hash     record to `aliveUntil watched grantMs inbox`; `#` to the last ticket
+-- KEYS[4]  waiters  hash     record to `aliveUntil watched grantMs inbox asked`; `#` to the last ticket
 -- ARGV[1]  record   string   the caller: `mode|token|holder`, a token of this acquire alone
 -- ARGV[2]  terms    string   `leaseMs notAfter shared grantMs aliveMs maxWaiters inbox`, one text since each operand costs:
 --                            time to live of the lease, ms; server epoch ms after which the caller has given up, 0
@@ -16,8 +16,9 @@
 --           {micros}                           granted just now for writing; the instant is also the fencing token
 --           {1, now, msLeft, fencingToken}     granted: a token that has a lease already, or after others; the fencing token is
 --                                              empty for a reader
---           {2, now, msLeft, owner, position}  queued, at a position from 0; msLeft to the latest end of the leases (-2: there is
---                                              none), and the record that it belongs to
+--           {2, now, msLeft, owner, position, lookMs}  queued, at a position from 0; msLeft to the latest end of the leases (-2:
+--                                              there is none), and the record that it belongs to; lookMs to the first heartbeat,
+--                                              the same or sooner
 --           {0, now, msLeft, owner}            not free, and not queued
 --           {3, now, msLeft, owner}            not free, and too many wait
 --           {4, now}                           too late: notAfter has passed
@@ -59,7 +60,15 @@ end
 
 local shared, grantMs, aliveMs, maxWaiters, inbox = string.match(waiting, '^(%d?) (%d+) (%d+) (%d+) (%S*)$')
 local micros = time[1] * 1000000 + time[2]
-local call = { now = now, micros = micros, shared = shared, present = { [record] = true } }
+local call = {
+  now = now,
+  micros = micros,
+  shared = shared,
+  present = { [record] = true },
+  inbox = modeOf(record) == 'r' and inbox,
+  isNew = inbox ~= '',
+  aliveMs = tonumber(aliveMs),
+}
 local lock = openLock({ leases, fence, queue, waiters }, call)
 if not lock then return redis.error_reply(layoutError) end
 local isWaiting = redis.call('ZSCORE', queue, record)
@@ -91,11 +100,11 @@ if inbox == '' or isFull then
   return reply(inbox == '' and 0 or 3)
 end
 -- Also if it is in the queue already: this reply may have another end of the leases than the first one.
-local aliveUntil = string.format('%.0f', now + aliveMs)
+local waiter = { aliveUntil = now + aliveMs, watched = lock.watchedEnd(), grantMs = grantMs, inbox = inbox, asked = 0 }
 lock.write({
   isAcquire = true,
   joining = not isWaiting and record or nil,
-  stands = { record, table.concat({ aliveUntil, lock.watchedEnd(), grantMs, inbox }, ' ') },
+  stands = { record, storedWaiter(waiter) },
   aliveMs = tonumber(aliveMs),
 })
-return reply(2, redis.call('ZRANK', queue, record))
+return reply(2, redis.call('ZRANK', queue, record), lock.lookMs())

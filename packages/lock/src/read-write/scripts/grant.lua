@@ -1,7 +1,7 @@
 -- grant.lua - the leases of a read/write lock, its queue, and the grants to the first of it.
 --
 -- Needs newNotifier, fenceMs, nextFence, keptMs, someDead
--- Defines modeOf, inMode, openLock
+-- Defines modeOf, inMode, parseWaiter, storedWaiter, openLock
 --
 -- All inputs are parameters. A record, `mode|token|holder`, names a caller in the leases and in the queue; the mode is `r` or `w`.
 -- Usually the search ends within the first two.
@@ -11,6 +11,9 @@ local mostPages = 40
 local mostGranted = 1000
 local mostUnreachable = 200
 local mostPurged = 100
+-- A writer that keeps readers waiting is asked for a heartbeat, once in askMs. Without one for silentMs it counts as silent.
+local askMs = 1000
+local silentMs = 2000
 
 local function modeOf(record) return string.sub(record, 1, 1) end
 local function inMode(mode, record) return mode .. string.sub(record, 2) end
@@ -18,17 +21,34 @@ local function tokenOf(record) return string.match(record, '^.|([^|]*)|') end
 -- Instants as text, since Lua prints numbers of this size with lost digits.
 local function text(instant) return string.format('%.0f', instant) end
 
+-- A waiter as it is stored: `aliveUntil watched grantMs inbox asked`. `asked` is the instant at which it was last asked for a
+-- heartbeat, negative once it has sent one; a waiter that was never asked has none.
+local function parseWaiter(stored)
+  local aliveUntil, watched, grantMs, inbox, asked = string.match(stored or '', '^(%d+) (%d+) (%d+) (%S+) ?(%-?%d*)$')
+  if not aliveUntil then return nil end
+  return { aliveUntil = tonumber(aliveUntil), watched = tonumber(watched), grantMs = grantMs, inbox = inbox, asked = tonumber(asked) or 0 }
+end
+local function storedWaiter(waiter)
+  local parts = { text(waiter.aliveUntil), text(waiter.watched), waiter.grantMs, waiter.inbox }
+  if waiter.asked ~= 0 then parts[5] = text(waiter.asked) end
+  return table.concat(parts, ' ')
+end
+
 -- The state of one lock for this call; nil for an unknown layout. `call` has
 --
 -- now, micros, shared  the server's milliseconds and microseconds; whether subscribers may sit on another node
 -- present              the set of records that learn of a grant by the reply of this call
 -- leaving              a record that gives up its lease or its place in this call
+-- inbox, isNew         of a caller that reads, or nil: it asks a writer before it for a heartbeat, unless they share the inbox;
+--                      whether it is about to queue
+-- aliveMs              for how long a heartbeat keeps a waiter alive; nil if the caller has none
 --
 -- The latest of the leases tells the mode: a writer holds alone, so a lease that has not ended is either the writer's or one of
 -- many readers'. Leases that have ended are purged a few at a time.
 --
 -- The queue is served in order. Readers at its head are granted together, until a writer is the next; a writer is granted when no
--- lease is left. No call passes a living waiter that the leases keep waiting, whether or not it can be notified.
+-- lease is left. No call passes a living waiter that the leases keep waiting, whether or not it can be notified. Only a silent one
+-- is passed, and keeps its place: a dead writer does not delay the readers behind it.
 --
 -- All reads come before the first write, and no key is used after a write that may have removed it: in a slot that is moving
 -- the script would end there, with a part of its writes. All writes are those of `write`; the caller publishes at its end.
@@ -78,14 +98,48 @@ local function openLock(keys, call)
     granted = granted + 1
   end
 
+  -- Inboxes of silent waiters, and when these were asked.
+  local silent = {}
+  -- Whether a waiter was asked for a heartbeat, and has sent none. All waiters of an inbox send theirs together. The listeners of
+  -- an inbox do not decide: while its client reconnects, a living waiter has none.
+  local function isSilent(waiter)
+    local inbox, asked = waiter.inbox, waiter.asked
+    if asked > 0 and asked + silentMs <= now then
+      if #inbox > 1 then silent[inbox] = asked end
+      return true
+    end
+    return silent[inbox] ~= nil and waiter.aliveUntil - (call.aliveMs or 0) < silent[inbox]
+  end
+  local function store(record, waiter)
+    written[#written + 1] = record
+    written[#written + 1] = storedWaiter(waiter)
+  end
+  -- Asks the writer that keeps the caller waiting for a heartbeat. One caller asks, and looks again for all of them.
+  local function ask(record, waiter)
+    local inbox, asked = waiter.inbox, waiter.asked
+    if not call.inbox or (inbox == call.inbox and #inbox > 1) then return end
+    if asked > 0 then
+      self.looksAt = asked + silentMs
+    elseif askMs - asked <= now then
+      notifier.notify(inbox, tokenOf(record) .. '\thead\t' .. text(now))
+      waiter.asked = now
+      store(record, waiter)
+      self.looksAt = now + askMs
+    elseif call.isNew then
+      -- The one that has asked may be gone by then.
+      self.looksAt = askMs - asked + 100
+    end
+  end
   -- One waiter of the queue. Returns whether the search is over.
-  local function offer(record, stand)
-    local aliveUntil, watched, grantMs, inbox = string.match(stand or '', '^(%d+) (%d+) (%d+) (%S+)$')
+  local function offer(record, stored)
+    local waiter = parseWaiter(stored)
     local isPresent = call.present[record]
-    if not aliveUntil or not (isPresent or tonumber(aliveUntil) > now) then
+    if not waiter or not (isPresent or waiter.aliveUntil > now) then
       leaveQueue(record)
       return false
     end
+    if not isPresent and isSilent(waiter) then return false end
+    local inbox, grantMs = waiter.inbox, waiter.grantMs
     local mayHold = permits(modeOf(record))
     if mayHold and not lookAt and granted < mostGranted then
       if isPresent or inbox == '+' or notifier.listens(inbox) then
@@ -98,12 +152,13 @@ local function openLock(keys, call)
     else
       -- It must wait, and so must all behind it. The first of them that can be notified looks when the lock may be free: at once, if
       -- only the bound of this call keeps it waiting.
+      if not self.isBlocked and not mayHold and not isPresent and self.mode == 'r' then ask(record, waiter) end
       lookAt = lookAt or (mayHold and now or self.leaseEnd)
       self.isBlocked = true
-      if isPresent or inbox == '+' or inbox == '-' or tonumber(watched) <= lookAt then return true end
+      if isPresent or inbox == '+' or inbox == '-' or waiter.watched <= lookAt then return true end
       if notifier.notify(inbox, tokenOf(record) .. '\thead\t' .. text(lookAt)) then
-        written[#written + 1] = record
-        written[#written + 1] = table.concat({ aliveUntil, text(lookAt), grantMs, inbox }, ' ')
+        waiter.watched = lookAt
+        store(record, waiter)
         return true
       end
     end
@@ -137,10 +192,10 @@ local function openLock(keys, call)
       local rank = redis.call('ZRANK', queue, record)
       if rank and (not firstRank or rank < firstRank) then first, firstRank = record, rank end
     end
-    local grantMs = string.match(first and redis.call('HGET', waiters, first) or '', '^%d+ %d+ (%d+) ')
-    if grantMs then
+    local waiter = parseWaiter(first and redis.call('HGET', waiters, first) or nil)
+    if waiter then
       leaveQueue(first)
-      take(first, tonumber(grantMs))
+      take(first, tonumber(waiter.grantMs))
     end
   end
   -- When the lease of a record ends, whatever its mode is now; nil: it holds none.
@@ -174,8 +229,10 @@ local function openLock(keys, call)
   end
   -- Milliseconds to the latest end of the leases; -2: nobody holds the lock.
   function self.msLeft() return self.mode and self.leaseEnd - now or -2 end
+  -- Milliseconds until the caller looks again: at that end, or earlier after a waiter was asked.
+  function self.lookMs() return math.min(self.msLeft(), (self.looksAt or math.huge) - now) end
   -- The instant at which a waiter that receives `msLeft` looks again.
-  function self.watchedEnd() return text(self.leaseEnd) end
+  function self.watchedEnd() return self.leaseEnd end
   -- Drops dead waiters of a sample, where the queue is full.
   function self.purgeWaiters()
     for _, record in ipairs(someDead(waiters, now)) do

@@ -3,14 +3,15 @@
 -- KEYS[1]  leases   zset     record `mode|token|holder` to the end of its lease, in epoch milliseconds; mode `r` or `w`
 -- KEYS[2]  fence    string   `1:` and the last fencing token; 0: none yet
 -- KEYS[3]  queue    zset     record to ticket, in order of arrival
--- KEYS[4]  waiters  hash     record to `aliveUntil watched grantMs inbox`; `#` to the last ticket
+-- KEYS[4]  waiters  hash     record to `aliveUntil watched grantMs inbox asked`; `#` to the last ticket
 -- ARGV[1]  shared   string   1 on a Cluster, 0 on a single server; empty: not known yet
 -- ARGV[2]  aliveMs  integer  how long a waiter counts as alive without a heartbeat, milliseconds
 -- ARGV[3]  inbox    string   channel that they are notified on from now on, `-` for none, `+` for one that is being opened
 -- ARGV[n]  records  string   the waiters of this heartbeat, 500 at most
 --
--- Reply     {now, msLeft, owner, fencingToken, state, …}, msLeft to the latest end of the leases (-2: there is none) and the
---           record that it belongs to; the fencing token of a waiter that writes now, else empty; a state for each waiter:
+-- Reply     {now, lookMs, msLeft, owner, fencingToken, state, …}, msLeft to the latest end of the leases (-2: there is none) and the
+--           record that it belongs to; lookMs to the next heartbeat, the same or sooner; the fencing token of a waiter that
+--           writes now, else empty; a state for each waiter:
 --            0, 1, …    its position in the queue
 --           -1          unknown here: never queued, or the server lost it, or its lease ran out
 --           -2, -3, …   it has a lease; the milliseconds left are the state negated, less two
@@ -26,22 +27,26 @@ local records = { unpack(ARGV, 4) }
 
 local now, micros = readClock()
 local stands = redis.call('HMGET', waiters, unpack(records))
-local present = {}
+local present, hasReader = {}, false
 for i, record in ipairs(records) do
-  if stands[i] then present[record] = true end
+  if stands[i] then
+    present[record] = true
+    hasReader = hasReader or modeOf(record) == 'r'
+  end
 end
-local call = { now = now, micros = micros, shared = shared, present = present }
+local call = { now = now, micros = micros, shared = shared, present = present, aliveMs = aliveMs, inbox = hasReader and inbox }
 local lock = openLock({ leases, fence, queue, waiters }, call)
 if not lock then return redis.error_reply(layoutError) end
 lock.grant()
 
 local states, kept, fencingToken = {}, {}, ''
-local aliveUntil = string.format('%.0f', now + aliveMs)
 for i, record in ipairs(records) do
-  local grantMs = string.match(stands[i] or '', '^%d+ %d+ (%d+) ')
-  if grantMs and not lock.isGone[record] then
+  local waiter = parseWaiter(stands[i])
+  if waiter and not lock.isGone[record] then
+    waiter.aliveUntil, waiter.watched, waiter.inbox = now + aliveMs, lock.watchedEnd(), inbox
+    waiter.asked = -math.abs(waiter.asked)
     kept[#kept + 1] = record
-    kept[#kept + 1] = table.concat({ aliveUntil, lock.watchedEnd(), grantMs, inbox }, ' ')
+    kept[#kept + 1] = storedWaiter(waiter)
   else
     local ending, held = lock.endOf(record)
     states[i] = ending and now - ending - 2 or nil
@@ -49,9 +54,9 @@ for i, record in ipairs(records) do
   end
 end
 lock.write({ stands = kept, aliveMs = #kept > 0 and aliveMs or nil })
-local reply = { now, lock.msLeft(), lock.record, fencingToken }
+local reply = { now, lock.lookMs(), lock.msLeft(), lock.record, fencingToken }
 for i, record in ipairs(records) do
-  reply[i + 4] = states[i] or (lock.waiting > 0 and redis.call('ZRANK', queue, record)) or -1
+  reply[i + 5] = states[i] or (lock.waiting > 0 and redis.call('ZRANK', queue, record)) or -1
 end
 lock.publish()
 return reply

@@ -37,6 +37,8 @@ const parseRecord = (value: unknown): LeaseRecord => {
 /** The state in a reply: the lease that ends last. `msLeft` is -2 if the lock has no holder. */
 export interface Held extends Seen {
   readonly owner: LeaseRecord | null;
+  /** To the end of that lease, in milliseconds. The next heartbeat may be sooner. */
+  readonly leaseMsLeft: number;
 }
 
 const ownerOf = (value: unknown): LeaseRecord | null => (String(value) === "" ? null : parseRecord(value));
@@ -46,12 +48,13 @@ const decodeAcquire = (raw: unknown): AcquireReply<Held> => {
   const [instant, fencingToken] = Array.isArray(raw) && raw.length === 1 ? [String(raw[0]), String(raw[0])] : [raw, ""];
   if (typeof instant === "string")
     return { state: "granted", now: Number(instant.slice(0, -3)), msLeft: undefined, fencingToken };
-  const [code, now, msLeft, fourth, fifth] = raw as [unknown, unknown, unknown, unknown, unknown];
+  const [code, now, msLeft, fourth, fifth = -1, lookMs = msLeft] = raw as readonly unknown[];
   const at = Number(now);
   if (Number(code) === 1) return { state: "granted", now: at, msLeft: Number(msLeft), fencingToken: String(fourth) };
   if (Number(code) === 4) return { state: "late", now: at };
   const state = Number(code) === 2 ? "queued" : Number(code) === 3 ? "full" : "held";
-  return { state, now: at, msLeft: Number(msLeft), owner: ownerOf(fourth), position: Number(fifth ?? -1) };
+  const seen = { msLeft: Number(lookMs), leaseMsLeft: Number(msLeft), owner: ownerOf(fourth) };
+  return { state, now: at, ...seen, position: Number(fifth) };
 };
 
 /** Takes the lock, or a place in the queue, or neither. */
@@ -92,12 +95,13 @@ export const heartbeat = defineScript({
   args: ["shared", "aliveMs", "inbox", "...records"],
   idempotent: true,
   reply: (raw): HeartbeatReply<Held> => {
-    const [now, msLeft, owner, fencingToken, ...states] = raw as unknown[];
+    const [now, lookMs, msLeft, owner, fencingToken, ...states] = raw as unknown[];
     // Readers and a writer never hold the lock together, so the fencing token is that of every waiter with a lease.
     const granted = (state: number) => ({ msLeft: -state - 2, fencingToken: String(fencingToken) });
     return {
       now: Number(now),
-      msLeft: Number(msLeft),
+      msLeft: Number(lookMs),
+      leaseMsLeft: Number(msLeft),
       owner: ownerOf(owner),
       states: states.map(Number).map((state) => (state < -1 ? granted(state) : state === -1 ? "unknown" : state)),
     };

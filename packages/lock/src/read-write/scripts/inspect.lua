@@ -3,7 +3,7 @@
 -- KEYS[1]  leases   zset     record `mode|token|holder` to the end of its lease, in epoch milliseconds; mode `r` or `w`
 -- KEYS[2]  fence    string   `1:` and the last fencing token; 0: none yet
 -- KEYS[3]  queue    zset     record to ticket, in order of arrival
--- KEYS[4]  waiters  hash     record to `aliveUntil watched grantMs inbox`; `#` to the last ticket
+-- KEYS[4]  waiters  hash     record to `aliveUntil watched grantMs inbox asked`; `#` to the last ticket
 -- ARGV[1]  first    integer  how many leases and waiters to show
 --
 -- Reply     {fence, holding, waiting, {record, msLeft, …}, {record, …}}  the leases that end last, and the first waiters in order

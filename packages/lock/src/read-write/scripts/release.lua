@@ -3,7 +3,7 @@
 -- KEYS[1]  leases   zset     record `mode|token|holder` to the end of its lease, in epoch milliseconds; mode `r` or `w`
 -- KEYS[2]  fence    string   `1:` and the last fencing token; 0: none yet
 -- KEYS[3]  queue    zset     record to ticket, in order of arrival
--- KEYS[4]  waiters  hash     record to `aliveUntil watched grantMs inbox`; `#` to the last ticket
+-- KEYS[4]  waiters  hash     record to `aliveUntil watched grantMs inbox asked`; `#` to the last ticket
 -- ARGV[1]  record   string   the caller: `mode|token|holder`; the lease may have the other mode by now
 -- ARGV[2]  terms    string   `shared keepMs`: 1 on a Cluster, 0 on a single server, empty if not known yet; how long an unused
 --                            name's token is kept, empty for the week since its grant

@@ -10,7 +10,7 @@
 --   `suspend` and `resume` (a waiter), `permits` and `perTenant` (a limit)
 -- - until: the deadline of the caller's acquire; `-` for any other permit record or script
 --
--- The row `~`, which a key has only while a script runs, and the rows that count are left out. A ZREM of several rows writes a line for each, whether or not the row was there. An unknown key is an error, since its
+-- The row `~`, which a key has only while a script runs, the rows that count, and those by tenant are left out. A ZREM of several rows writes a line for each, whether or not the row was there. An unknown key is an error, since its
 -- writes would be missing from the history.
 local redis = rawget(redis, 'isRecorded') and redis or (function(server)
   local self = { isRecorded = true, pcall = server.pcall, error_reply = server.error_reply }
@@ -22,7 +22,7 @@ local redis = rawget(redis, 'isRecorded') and redis or (function(server)
   end
 
   local function write(key, what, permitRecord, value)
-    if permitRecord == '~' or permitRecord == '' or string.sub(permitRecord, 1, 1) == '#' then return end
+    if permitRecord == '~' or permitRecord == '' or string.find(permitRecord, '^[#=]') then return end
     if not micros then goBy(server.call('TIME')) end
     local line = table.concat({ micros, 'SCRIPT', what, permitRecord, value, permitRecord == ARGV[1] and untilMs or '-' }, ' ')
     server.call('RPUSH', 'history:' .. string.match(key, '{.*}'), line)

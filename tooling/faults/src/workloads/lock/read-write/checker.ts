@@ -6,6 +6,10 @@ import type { RunHistory, ShareRecord } from "../history.js";
 import type { Caller, Step } from "./history.js";
 import { type Effect, Replay, type Waiter } from "./replay.js";
 
+/** As in the scripts: how long a waiter has to answer, and how long it counts as alive after a heartbeat, in milliseconds. */
+const silentMs = 2_000;
+const aliveMs = 15_000;
+
 type Judge = AnyJudge<"L1" | "L5" | "L6" | "sharing" | "arrival">;
 
 /** Checks the read/write locks of a run: by the history that their scripts wrote, and by what their callers saw. */
@@ -27,9 +31,11 @@ const checkSteps = (run: RunHistory, name: string, steps: readonly Step[], judge
     checkTokens(name, step, known, effect, judge);
     checkSharing(name, step, replay, effect, judge);
     const isUndisturbed = isCalm(run, step.at, step.at);
+    const silent = silentAmong(replay.waiting(step.at), step.at);
     for (const caller of effect.granted) {
       const passed = passedBy(caller, step, replay, effect).filter(
-        (waiter) => !isDue(waiter, effect) || (isUndisturbed && isReachable(waiter, contacts, step.at)),
+        (waiter) =>
+          !(isDue(waiter, effect) || silent.has(waiter)) || (isUndisturbed && isReachable(waiter, contacts, step.at)),
       );
       const texts = passed.map((waiter) => waiter.caller.text).join();
       judge("arrival", passed.length > 0 && `${name}: ${step.script} granted ${caller.text} before ${texts}`);
@@ -62,9 +68,17 @@ const passedBy = ({ text }: Caller, { at }: Step, replay: Replay, { tickets }: E
   return replay.waiting(at).filter((waiter) => waiter.caller.text !== text && waiter.ticket < ticket);
 };
 
+/** The waiters that were asked for a heartbeat two seconds before, and have sent none; and those that share their inbox. */
+const silentAmong = (waiting: readonly Waiter[], at: number): ReadonlySet<Waiter> => {
+  const askedBy = new Map(
+    waiting.filter(({ asked }) => asked > 0 && asked + silentMs <= at).map(({ inbox, asked }) => [inbox, asked]),
+  );
+  return new Set(waiting.filter(({ inbox, aliveUntil }) => aliveUntil - aliveMs < (askedBy.get(inbox) ?? 0)));
+};
+
 /**
  * Whether the turn of a waiter has come: the leases beside which the step ran permit one of its mode. Then it is passed if it
- * cannot be notified. A waiter whose turn has not come is never passed.
+ * cannot be notified. A waiter whose turn has not come is passed only if it is silent.
  */
 const isDue = ({ caller }: Waiter, { beside }: Effect): boolean =>
   beside.length === 0 || (!caller.isWriter && beside.every(({ isWriter }) => !isWriter));

@@ -11,7 +11,13 @@ type Write =
   | { readonly what: "end"; readonly caller: Caller; readonly isOwn: boolean }
   | { readonly what: "join"; readonly caller: Caller; readonly ticket: number }
   | { readonly what: "leave"; readonly caller: Caller }
-  | { readonly what: "stand"; readonly caller: Caller; readonly aliveUntil: number; readonly inbox: string }
+  | {
+      readonly what: "stand";
+      readonly caller: Caller;
+      readonly aliveUntil: number;
+      readonly inbox: string;
+      readonly asked: number;
+    }
   | { readonly what: "fence"; readonly token: bigint };
 
 /** All writes of one run of a script. The steps of a history are in the order of the server. */
@@ -31,7 +37,7 @@ const parseCaller = (text: string): Caller => ({
   worker: text.split("|")[2] ?? "",
 });
 
-const parseWrite = (what: string, text: string, [value = "", inbox = ""]: readonly string[]): Write => {
+const parseWrite = (what: string, text: string, [value = "", inbox = "", asked = "0"]: readonly string[]): Write => {
   const caller = parseCaller(text);
   switch (what) {
     case "hold":
@@ -44,7 +50,7 @@ const parseWrite = (what: string, text: string, [value = "", inbox = ""]: readon
     case "leave":
       return { what, caller };
     case "stand":
-      return { what, caller, aliveUntil: Number(value), inbox };
+      return { what, caller, aliveUntil: Number(value), inbox, asked: Number(asked) };
     case "fence":
       return { what, token: BigInt(value) };
     default:

@@ -7,7 +7,8 @@
 -- - micros: the server time that the script read
 -- - what: `hold` (a lease; value: its end), `extend` (a new end; value: the end),
 --   `end` (a lease; value: `own` if it is the caller's), `join` (the wait queue; value: the ticket), `leave`,
---   `stand` (a waiter; value: until when it counts as alive, and its inbox), `fence` (value: the newest fencing token)
+--   `stand` (a waiter; value: until when it counts as alive, its inbox, and when it was asked for a heartbeat: 0 for never, negative
+--   once it has sent one), `fence` (value: the newest fencing token)
 --
 -- A ZREM of several rows writes a line for each, whether or not the row was there. An unknown key is an error, since its
 -- writes would be missing from the history.
@@ -52,8 +53,8 @@ local redis = rawget(redis, 'isRecorded') and redis or (function(server)
     elseif part == 'rw-waiters' and command == 'HSET' then
       for i = 1, #args, 2 do
         if args[i] ~= '#' then
-          local aliveUntil, inbox = string.match(args[i + 1], '^(%d+) %d+ %d+ (%S+)$')
-          write(key, 'stand', args[i], aliveUntil .. ' ' .. inbox)
+          local aliveUntil, inbox, asked = string.match(args[i + 1], '^(%d+) %d+ %d+ (%S+) ?(%-?%d*)$')
+          write(key, 'stand', args[i], table.concat({ aliveUntil, inbox, tonumber(asked) and asked or '0' }, ' '))
         end
       end
     elseif part == 'rw-fence' and command == 'SET' then

@@ -5,6 +5,8 @@ export interface Waiter {
   readonly ticket: number;
   aliveUntil: number;
   inbox: string;
+  /** When it was asked for a heartbeat; 0 or negative if it was not, or has sent one. */
+  asked: number;
 }
 
 /** What one step did to a read/write lock. */
@@ -85,14 +87,14 @@ export class Replay {
         this.#leases.delete(write.caller.text);
         break;
       case "join":
-        this.#queue.set(write.caller.text, { ...write, aliveUntil: Infinity, inbox: "" });
+        this.#queue.set(write.caller.text, { ...write, aliveUntil: Infinity, inbox: "", asked: 0 });
         break;
       case "leave":
         this.#queue.delete(write.caller.text);
         break;
       case "stand": {
         const waiter = this.#queue.get(write.caller.text);
-        if (waiter) Object.assign(waiter, { aliveUntil: write.aliveUntil, inbox: write.inbox });
+        if (waiter) Object.assign(waiter, { aliveUntil: write.aliveUntil, inbox: write.inbox, asked: write.asked });
         break;
       }
       case "fence":
