@@ -294,7 +294,7 @@ describe("a queue whose connections break", () => {
     const unsent = rejection(queue.add("job", 2));
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 700);
     const errors = await Promise.all([lost, unsent]).finally(() => node.resume());
-    const stall = String.raw`\(no reply; the event loop stood still for at least 0\.\d s\)`;
+    const stall = String.raw`\(no reply; the event loop was blocked for at least 0\.\d s\)`;
     expect(errors).toMatchObject([
       { code: "KIT_UNKNOWN_OUTCOME", message: expect.stringMatching(new RegExp(stall)) as string },
       { code: "KIT_UNAVAILABLE", message: expect.stringMatching(new RegExp(` in time ${stall}: `)) as string },
