@@ -656,7 +656,7 @@ describe("a queue whose connections break", () => {
     await eventually(async () => expect(await tries()).toBeGreaterThan(3));
     // A worker that does not pause makes thousands.
     expect(await tries()).toBeLessThan(40);
-    expect(refused).toEqual([expect.stringMatching(/^KIT_SERVER .* failed: the server refuses writes/)]);
+    expect(refused).toEqual([expect.stringMatching(/^KIT_SERVER .* failed: the server has too few replicas/)]);
     await node.call("CONFIG", "SET", "min-replicas-to-write", "0");
     await queue.add("job", "after");
     await runs.until(1);
