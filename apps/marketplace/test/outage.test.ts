@@ -47,7 +47,7 @@ describe("Without Redis", () => {
 
   it("says in one line that no Redis is there, and exits 1", async () => {
     await expect(startShop("--redis", "redis://127.0.0.1:1")).rejects.toThrow(
-      /ended with 1: No Redis at 127\.0\.0\.1:1 .*\n$/,
+      /ended with 1: Cannot reach Redis at 127\.0\.0\.1:1 .*\n$/,
     );
   });
 });

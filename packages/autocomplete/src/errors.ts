@@ -29,9 +29,9 @@ export type EntryFault =
   "id" | "text-empty" | "text-too-long" | "text-ill-formed" | "text-control" | "payload-too-large" | "payload-not-json";
 
 const faults: Readonly<Record<EntryFault, string>> = {
-  id: "its id must be well-formed text of 1 to 256 bytes, without U+0001",
-  "text-empty": "its text has nothing that can be searched for",
-  "text-too-long": "its text has over 512 characters, or 2,048 bytes once folded",
+  id: "its id must be well-formed Unicode of 1 to 256 bytes, without U+0001",
+  "text-empty": "its text has no letters or digits to search for",
+  "text-too-long": "its text has more than 512 characters, or 2,048 bytes after folding",
   "text-ill-formed": "its text has half a surrogate pair",
   "text-control": "its text has a control character",
   "payload-too-large": "its payload is larger than maxPayloadBytes",
@@ -66,7 +66,7 @@ export class RebuildLostError extends KitError {
   constructor(index: string) {
     super(
       "KIT_AUTOCOMPLETE_REBUILD",
-      `The rebuild of ${JSON.stringify(index)} is over: another one took its place, it wrote nothing for ten minutes, or the server lost a part of it`,
+      `The rebuild of ${JSON.stringify(index)} was lost: another rebuild replaced it, it wrote nothing for ten minutes, or the server lost data. Rebuild again`,
       { retryable: true },
     );
     this.index = index;
@@ -83,7 +83,10 @@ export class DamagedIndexError extends KitError {
   readonly index: string;
 
   constructor(index: string) {
-    super("KIT_AUTOCOMPLETE_DAMAGED", `The index ${JSON.stringify(index)} has lost records: a rebuild restores them`);
+    super(
+      "KIT_AUTOCOMPLETE_DAMAGED",
+      `The index ${JSON.stringify(index)} has lost records. Rebuild it to restore them`,
+    );
     this.index = index;
   }
 }

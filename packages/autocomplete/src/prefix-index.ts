@@ -271,7 +271,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
       await this.#maintenance.stage(rebuild.token, resolved.signal);
       const items = await this.#writeAll(entries, resolved, rebuild);
       if (items === 0 && !allowEmpty)
-        throw new KitError("KIT_AUTOCOMPLETE_EMPTY", "The rebuild had no entries: set `allowEmpty` to empty the index");
+        throw new KitError("KIT_AUTOCOMPLETE_EMPTY", "The rebuild had no entries. Set `allowEmpty` to empty the index");
       await this.#maintenance.switchOver(rebuild, resolved.signal);
       this.#isDamaged = false;
       return { items };
@@ -328,7 +328,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   #assertHas(words: WordOrder): void {
     const { rules, shards } = this.#settings;
     if (words === "any-order" && (rules.match === "phrase" || shards > 1))
-      throw new TypeError('Expected `words: "any-order"` only where `match` is not "phrase" and `shards` is 1');
+      throw new TypeError('Expected `words: "any-order"` only if `match` is not "phrase" and `shards` is 1');
   }
 
   #reportDamage(): void {

@@ -31,7 +31,7 @@ export class ChatUnknownError extends KitError {
   readonly chat: string;
 
   constructor(chat: string) {
-    super("KIT_CHAT_UNKNOWN", `There is no chat ${shown(chat)}`);
+    super("KIT_CHAT_UNKNOWN", `Chat ${shown(chat)} does not exist. Create it first`);
     this.chat = chat;
   }
 }
@@ -44,7 +44,7 @@ export class ChatMemberError extends KitError {
   readonly member: string;
 
   constructor(chat: string, member: string) {
-    super("KIT_CHAT_NOT_MEMBER", `${shown(member)} is not a member of chat ${shown(chat)}`);
+    super("KIT_CHAT_NOT_MEMBER", `${shown(member)} is not a member of chat ${shown(chat)}. Join first`);
     this.chat = chat;
     this.member = member;
   }
@@ -64,7 +64,7 @@ export class ChatTooLargeError extends KitError {
   constructor(chat: string, bytes: number, maxBodyBytes: number) {
     super(
       "KIT_CHAT_TOO_LARGE",
-      `A message of ${String(bytes)} bytes is too large for chat ${shown(chat)}, which accepts ${String(maxBodyBytes)}`,
+      `A message has ${String(bytes)} bytes, more than chat ${shown(chat)} accepts: ${String(maxBodyBytes)}`,
     );
     this.chat = chat;
     this.bytes = bytes;
@@ -82,7 +82,7 @@ export class ChatFullError extends KitError {
   readonly chat: string;
 
   constructor(chat: string) {
-    super("KIT_CHAT_FULL", `Chat ${shown(chat)} is full until its members acknowledge`, {
+    super("KIT_CHAT_FULL", `Chat ${shown(chat)} is full: its members must first acknowledge messages`, {
       retryable: true,
     });
     this.chat = chat;
@@ -106,8 +106,8 @@ export class ChatAckError extends KitError {
   constructor(code: "KIT_CHAT_ACK_BEYOND" | "KIT_CHAT_FORKED", chat: string, member: string, seq: number) {
     const why =
       code === "KIT_CHAT_FORKED"
-        ? "the server lost it, and another message has its sequence"
-        : "the chat has no message of that sequence yet";
+        ? "the server lost it, and another message has its position"
+        : "the chat has no such message yet";
     super(code, `${shown(member)} cannot acknowledge message ${String(seq)} of chat ${shown(chat)}: ${why}`);
     this.chat = chat;
     this.member = member;
@@ -125,7 +125,7 @@ export class ChatTokenError extends KitError {
   readonly member: string;
 
   constructor(member: string) {
-    super("KIT_CHAT_TOKEN", `The token is not from a fetch of ${shown(member)}: forget it, and fetch without a token`);
+    super("KIT_CHAT_TOKEN", `The token is not from a fetch of ${shown(member)}. Delete it, and fetch without a token`);
     this.member = member;
   }
 }

@@ -143,7 +143,7 @@ export class Listener<Body = unknown> implements AsyncIterable<DeliveredMessage<
   }
 
   async *#deliveries(signal: AbortSignal | undefined): AsyncGenerator<DeliveredMessage<Body>, void, undefined> {
-    if (this.#isTaken) throw new Error("A listener can be iterated once");
+    if (this.#isTaken) throw new Error("You can iterate a listener only once");
     this.#isTaken = true;
     const loop = `fetching ${this.#id}`;
     let attempt = 0;

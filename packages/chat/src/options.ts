@@ -439,7 +439,7 @@ export interface MembersOptions {
 }
 
 export const membersRules = {
-  cursor: matching(text(20, "0"), /^\d{1,20}$/, "to come from a page of members"),
+  cursor: matching(text(20, "0"), /^\d{1,20}$/, "to be the cursor of a page of members"),
   limit: integer(1, 1_000, 100),
 } satisfies RulesOf<MembersOptions>;
 
@@ -470,7 +470,7 @@ const creationOf = (settings: CreateSettings, isMailbox = false): Creation => {
   const { count = 0, ageMs = 0, bytes = 0, readByAll } = retain;
   if (bytes > 0) integerOption("retain.bytes", bytes, maxBodyBytes);
   if (whenFull === "refuse" && !readByAll && ageMs === 0)
-    throw new RangeError('Expected `retain` to have `readByAll` or `ageMs` with `whenFull: "refuse"`');
+    throw new RangeError('Expected `retain` to set `readByAll` or `ageMs` with `whenFull: "refuse"`');
   const config = [
     ...[count, ageMs, bytes, readByAll ? 1 : 0],
     whenFull === "refuse" ? 1 : 0,

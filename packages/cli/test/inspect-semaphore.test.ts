@@ -165,7 +165,7 @@ describe("kit inspect semaphore", () => {
     const gone = await started();
     await gone.stop();
     const { code, stderr } = await kit(["inspect", "semaphore", "a", "--url", gone.url]);
-    expect(stderr).toMatch(/^kit: No Redis at 127\.0\.0\.1/);
+    expect(stderr).toMatch(/^kit: Cannot reach Redis at 127\.0\.0\.1/);
     expect(code).toBe(3);
     expect((await inspect("")).code).toBe(64);
     expect((await inspect("x".repeat(513))).code).toBe(64);

@@ -152,7 +152,7 @@ describe("kit inspect lock", () => {
     const gone = await started();
     await gone.stop();
     const { code, stderr } = await kit(["inspect", "lock", "a", "--url", gone.url]);
-    expect(stderr).toMatch(/^kit: No Redis at 127\.0\.0\.1/);
+    expect(stderr).toMatch(/^kit: Cannot reach Redis at 127\.0\.0\.1/);
     expect(code).toBe(3);
     const guarded = await started({ password: "right" });
     const wrong = await kit(["inspect", "lock", "a", "--url", guarded.url.replace("right", "wrong")]);

@@ -323,7 +323,7 @@ describe("an address where something else than Redis listens", () => {
     const report = await doctor(`redis://${address}`);
     const said = (text: string): void => {
       expect(text.replace(/after .* s \(.*?\)/, "after … s (…)")).toBe(
-        `No Redis at ${address} after … s (…). A wrong port, TLS on one side, maxclients, or protected mode?`,
+        `Cannot reach Redis at ${address} after … s (…). Check the port, TLS, maxclients and protected mode.`,
       );
       expect(Number(/after (\S+) s/.exec(text)?.[1])).toBeGreaterThanOrEqual(1.9);
       expect(text).not.toMatch(/report this/);

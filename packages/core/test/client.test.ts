@@ -27,7 +27,7 @@ describe("what core reads of a client", () => {
     expect(addressOf(cluster())).toBe("the cluster");
     const sentinels = [{ host: "s1" }, { host: "s2", port: 7 }];
     const behind = new Redis({ lazyConnect: true, sentinels, name: "main", sentinelPassword: "canary" });
-    expect(addressOf(behind)).toBe('"main" of the Sentinels s1:26379, s2:7');
+    expect(addressOf(behind)).toBe('"main" at the Sentinels s1:26379, s2:7');
   });
 
   it("is the key prefix, wherever it stands", () => {

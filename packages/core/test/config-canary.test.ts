@@ -128,7 +128,7 @@ it("a schema's own words do not show a part of what they shorten", async () => {
   redis.defer(() => config.close());
   const error = await rejection(config.set(secret));
   expect(exposures(error, ["CANARY", "ARY-abcdef", "abcdefgh"])).toEqual([]);
-  expect(error["issues"]).toEqual([{ path: "", message: "is not what the schema wants" }]);
+  expect(error["issues"]).toEqual([{ path: "", message: "does not match the schema" }]);
 });
 
 it("a value of very many short texts is refused without being shown", async () => {
@@ -173,7 +173,7 @@ it("a component and flags show neither password nor address nor reason", async (
     facts.push(await rejection(logs.config.set({ url: wrong })));
   expect(facts[0]).toMatchObject({
     code: "KIT_CONFIG_INVALID",
-    issues: [{ path: "url", message: expect.stringContaining("holds a password") as unknown }],
+    issues: [{ path: "url", message: expect.stringContaining("contains a password") as unknown }],
   });
   await redis.client.hset(`${redis.prefix}:config:{logs}:entry`, {
     layout: 1,

@@ -255,7 +255,7 @@ describe("component", () => {
       ],
       [
         "a secret that is not known",
-        /"NOBODY" is not known/,
+        /"NOBODY" has no value/,
         async () => ({ entry: { ...at("127.0.0.1:1"), secret: "NOBODY" } }),
       ],
       [
@@ -462,7 +462,7 @@ describe("component", () => {
     await logs.config.set({ ...entry, secret: "PAYMENT_KEY" });
     expect(await rejection(logs.ready())).toMatchObject({
       code: "KIT_COMPONENT_REFUSED",
-      message: expect.stringContaining("set KIT_SECRET_PAYMENT_KEY in the environment") as unknown,
+      message: expect.stringContaining("Set KIT_SECRET_PAYMENT_KEY in the environment") as unknown,
     });
     await logs.config.set(entry);
     await logs.ready({ waitMs: 20_000 });

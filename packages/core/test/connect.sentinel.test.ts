@@ -66,7 +66,7 @@ describe("connect behind Sentinels", () => {
     const sentinels = server.sentinels.map(({ port }) => `127.0.0.1:${String(port)}`).join(", ");
     const { error, address: last } = await health(client, 1_000);
     // Where the connection led, until the Sentinels were asked again.
-    expect([address, `"kit" of the Sentinels ${sentinels}`]).toContain(last);
+    expect([address, `"kit" at the Sentinels ${sentinels}`]).toContain(last);
     expect(error).toMatchObject({ code: "KIT_UNAVAILABLE" });
     expect(error?.message).not.toContain("localhost");
   });

@@ -25,7 +25,7 @@ describe("Deadline", () => {
     block(ms + 300);
     expect(deadline.remainingMs).toBeGreaterThan(moreMs - 50);
     expect(deadline.at - performance.now()).toBeLessThanOrEqual(moreMs);
-    expect(deadline.stall).toMatch(/^; the event loop stood still for at least \d+\.\d s$/);
+    expect(deadline.stall).toMatch(/^; the event loop was blocked for at least \d+\.\d s$/);
     block(moreMs + 100);
     expect(deadline.remainingMs).toBeLessThan(0);
   });

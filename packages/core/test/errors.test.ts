@@ -87,7 +87,7 @@ describe("serverError", () => {
   it("says what failed and keeps the reply as the cause", () => {
     const error = serverError(replyError("OOM command not allowed"), "lock.acquire of kit:lock:{x}:lease");
     expect(error.message).toBe(
-      "lock.acquire of kit:lock:{x}:lease failed: the server is at its memory limit (maxmemory)",
+      "lock.acquire of kit:lock:{x}:lease failed: the server is out of memory. Free some, or raise maxmemory",
     );
     expect((error.cause as Error).message).toBe("OOM command not allowed");
   });
@@ -259,7 +259,7 @@ describe("KitError", () => {
   it("calls an unknown outcome retryable only when it is told so, and else names what a repeat needs", () => {
     const facts = ({ message, retryable, op }: KitUnknownOutcomeError): unknown[] => [message, retryable, op];
     expect(facts(new KitUnknownOutcomeError("m", "op"))).toEqual([
-      "m; to repeat it, pass the `op` of this error",
+      "m. To repeat it, pass the error's `op`",
       false,
       "op",
     ]);

@@ -18,6 +18,6 @@ describeExamples(startRedis, [readme, ...pages], {
   "durable.ts": /^1 short 0 0 of 1 replicas acknowledged$/,
   "optimistic.ts": /^sold 1$/,
   "reports.ts":
-    /^master( undefined){3}\nfalse (nothing: no change|the \d+ changes) since the last snapshot; none is made by itself \d+\nnull 0 master$/,
+    /^master( undefined){3}\nfalse (nothing: no change|the \d+ changes) since the last snapshot; the server makes none automatically \d+\nnull 0 master$/,
   "script.ts": /^1\n2\n2$/,
 });

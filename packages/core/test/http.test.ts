@@ -107,7 +107,7 @@ describe("a client over HTTP", () => {
     ])
       expect(() => httpClient(options)).toThrow(/^Expected `(url|token|timeoutMs|fetch)` to be (?!.*canary)/);
     expect(() => httpClient({ url, token, tokens: 1 } as never)).toThrow(
-      /to have only url, token, timeoutMs, maxReplyBytes, fetch/,
+      /Known options: url, token, timeoutMs, maxReplyBytes, fetch/,
     );
     expect(() => httpClient({ url } as never)).toThrow(/^Expected `token`/);
   });
@@ -131,7 +131,7 @@ describe("a client over HTTP", () => {
     const small = clientWith({ maxReplyBytes: 1_024 });
     await redis.client.set(key(), "x".repeat(2_000), "PX", 60_000);
     const refused = await rejection(read.run(small, { key: key() }, {}, { deadlineMs: 300 }));
-    expect(refused.message).toContain("a reply of more than 1024 bytes");
+    expect(refused.message).toContain("the reply has more than maxReplyBytes, 1024");
     bridge.faults.push(status(400, { error: `ERR ${"x".repeat(10_000)}` }));
     expect((await rejection(read.run(client, { key: key() }, {}))).message.length).toBeLessThan(1_000);
   });
@@ -154,7 +154,9 @@ describe("a client over HTTP", () => {
     const away = clientWith({ url: `http://127.0.0.1:${String(await freePort())}` });
     const failure = await rejection(append.run(away, { key: key() }, { value: "x" }, { deadlineMs: 300 }));
     expect(failure).toMatchObject({ code: "KIT_UNAVAILABLE", retryable: true });
-    expect(failure.message).toMatch(/http:\/\/127\.0\.0\.1:\d+ in time \(ECONNREFUSED\): .* was not done$/);
+    expect(failure.message).toMatch(
+      /http:\/\/127\.0\.0\.1:\d+ did not answer in time \(ECONNREFUSED\): .* was not done$/,
+    );
   });
 
   it("waits as long as HTTP 429 says, and executes once", async () => {

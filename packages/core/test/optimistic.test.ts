@@ -217,7 +217,7 @@ describe("optimistic: broken connections", () => {
     expect(error).toBeInstanceOf(KitUnknownOutcomeError);
     expect(error).toMatchObject({ retryable: false, op: undefined });
     expect(error.message).toBe(
-      `The transaction on ${redis.prefix} was sent, but its reply is lost: it may or may not have happened`,
+      `The transaction on ${redis.prefix} was sent, but the reply was lost: the change may or may not have been made`,
     );
     expect(await redis.client.get(redis.prefix)).toBe("x");
   });

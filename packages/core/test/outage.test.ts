@@ -3,7 +3,7 @@ import { KitError, KitUnavailableError, KitUnknownOutcomeError } from "../src/in
 import { OutageReporter } from "../src/toolkit/index.js";
 
 const away = new KitUnavailableError("no answer", "host:1");
-const unknown = new KitUnknownOutcomeError("its reply is lost: it may or may not have happened", undefined);
+const unknown = new KitUnknownOutcomeError("the reply was lost: the change may or may not have been made", undefined);
 const refused = new KitError("KIT_NO_PERMISSION", "not allowed");
 
 const reporting = (): { readonly reporter: OutageReporter; readonly codes: string[]; readonly errors: KitError[] } => {
@@ -31,7 +31,7 @@ describe("An outage", () => {
     expect(codes).toEqual(["KIT_UNKNOWN_OUTCOME", "KIT_RECOVERED"]);
     expect(errors[1]).toMatchObject({
       cause: unknown,
-      message: expect.stringMatching(/ s: a reply was lost$/) as string,
+      message: expect.stringMatching(/ s\. First error: a reply was lost$/) as string,
     });
   });
 
@@ -60,7 +60,10 @@ describe("An outage", () => {
     reporter.worked("another loop");
     reporter.worked();
     expect(codes).toEqual(["KIT_UNAVAILABLE", "KIT_RECOVERED"]);
-    expect(errors[1]).toMatchObject({ cause: away, message: expect.stringMatching(/ s: no answer$/) as string });
+    expect(errors[1]).toMatchObject({
+      cause: away,
+      message: expect.stringMatching(/ s\. First error: no answer$/) as string,
+    });
     reporter.failed("renewing", away);
     reporter.ended("renewing");
     reporter.worked();

@@ -82,7 +82,7 @@ describe("replicationReport", () => {
     await redis.client.set(redis.prefix, "x".repeat(1_000), "PX", 60_000);
     const rows = await replicationReport(redis.client, { deadlineMs: 1_000 });
     expect(rowOf(rows, replica(0))).toMatchObject({ role: undefined, link: undefined });
-    expect(rowOf(rows, replica(0)).error).toContain("No answer");
+    expect(rowOf(rows, replica(0)).error).toContain("did not answer");
     expect(rowOf(rows, replica(1))).toMatchObject({ role: "replica", error: undefined });
     const seen = rowOf(rows, master()).replicas!.find((attached) => attached.address === address(replica(0)))!;
     expect(seen.behindBytes).toBeGreaterThanOrEqual(1_000);
@@ -107,7 +107,7 @@ describe("replicationReport", () => {
     const rows = await replicationReport(client, { deadlineMs: 300 });
     expect(rows).toHaveLength(1);
     expect(rows[0]).toMatchObject({ role: undefined });
-    expect(rows[0]!.error).toContain("No answer");
+    expect(rows[0]!.error).toContain("did not answer");
     await master().start();
   });
 });
@@ -177,7 +177,7 @@ describe("persistenceReport", () => {
     expect(snapshots!.ageMs).toBeGreaterThanOrEqual(0);
     expect(snapshots!.ageMs).toBeLessThan(60_000);
     expect(atRisk!.kill).toEqual({
-      text: "the 7 changes since the last snapshot; none is made by itself",
+      text: "the 7 changes since the last snapshot; the server makes none automatically",
       changes: 7,
       ms: undefined,
     });

@@ -66,7 +66,7 @@ describe("defineScript", () => {
         new TypeError("A key of test.count is missing"),
       );
     const values = Array.from({ length: 200_000 }, () => "x");
-    await expect(count.run(redis.client, { key }, { values })).rejects.toThrow("test.count has over 100,000 operands");
+    await expect(count.run(redis.client, { key }, { values })).rejects.toThrow("test.count has over 100,000 arguments");
     expect(await count.run(redis.client, { key }, { values: values.slice(0, 99_000) })).toBe(99_000);
   });
 
@@ -329,7 +329,7 @@ return redis.call("APPEND", two, "x")`,
     const error = await rejection(appendTwo.run(redis.client, { one: `${redis.prefix}:1`, two: key }, {}));
     expect(error).toBeInstanceOf(KitKeyTypeError);
     expect(error).toMatchObject({ code: "KIT_KEY_TYPE", key, found: type, retryable: false });
-    expect(error.message).toBe(`test.appendTwo of ${redis.prefix}:1 failed: ${key} holds a ${type}, not a string`);
+    expect(error.message).toBe(`test.appendTwo of ${redis.prefix}:1 failed: key ${key} holds a ${type}, not a string`);
   });
 
   it("are found among rest keys too", async () => {

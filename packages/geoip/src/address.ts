@@ -204,7 +204,7 @@ export type Span =
   | { readonly family: 4; readonly first: number; readonly last: number }
   | { readonly family: 6; readonly first: bigint; readonly last: bigint };
 
-const hostBits = "has bits set beyond its prefix";
+const hostBits = "has bits set after its prefix";
 const notNetwork = "is not a network such as 192.0.2.0/24";
 
 const v4Network = (value: number, length: number): Span | string => {

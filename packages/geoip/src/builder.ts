@@ -90,7 +90,7 @@ class BlockWriter {
     if (!block)
       throw new GeoIpImportError(
         { file: "the source" },
-        `${String(this.#entries.length)} places in a row have more than 1 MiB of JSON`,
+        `${String(this.#entries.length)} consecutive places have more than 1 MiB of JSON`,
       );
     this.#shards.add(block);
     this.#entries = [];

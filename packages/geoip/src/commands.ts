@@ -87,7 +87,7 @@ export class GeoIpCommands {
   ): Promise<{ readonly head: scripts.Head; readonly record: VersionRecord | undefined }> {
     for (let turn = 0; ; turn++) {
       const head = await this.head(deadlineMs);
-      if (head.current === undefined) throw new GeoIpNoVersionError(this.database, "has no version: import one first");
+      if (head.current === undefined) throw new GeoIpNoVersionError(this.database, "has no version. Import one first");
       if (head.current === known) return { head, record: undefined };
       const record = await this.record(head.current, deadlineMs);
       if (record) return { head, record };
@@ -109,7 +109,10 @@ export class GeoIpCommands {
       return undefined;
     }
     if ((parsed.layout as number) !== 1)
-      throw new KitError("KIT_LAYOUT", `Database ${this.database} was written by a newer version of this package`);
+      throw new KitError(
+        "KIT_LAYOUT",
+        `A newer version of this package wrote database ${this.database}. Upgrade this process`,
+      );
     return { manifest: parsed, index4, index6 };
   }
 
@@ -162,7 +165,7 @@ export class GeoIpCommands {
         if (await this.#isWhole(version, manifest, options.deadlineMs, 0)) return;
       } catch (error) {
         throw new KitUnknownOutcomeError(
-          `It is unknown whether the new version of database ${this.database} is permanent: it may expire`,
+          `The new version of database ${this.database} is active, but it may expire. Import again`,
           undefined,
           error,
         );
@@ -171,7 +174,7 @@ export class GeoIpCommands {
     }
     throw new KitError(
       "KIT_CONFLICT",
-      `Other processes switched database ${this.database} at the same time: try again`,
+      `Other processes switched database ${this.database} at the same time. Try again`,
       {
         retryable: true,
       },
@@ -257,7 +260,7 @@ export class GeoIpCommands {
     await this.settle(options);
     const { previous } = await this.head(options.deadlineMs);
     const before = previous ? await this.record(previous, options.deadlineMs) : undefined;
-    if (!before) throw new GeoIpNoVersionError(this.database, "has no earlier version to go back to");
+    if (!before) throw new GeoIpNoVersionError(this.database, "has no earlier version to roll back to");
     try {
       await this.activate(previous, before.manifest, options);
     } catch (error) {

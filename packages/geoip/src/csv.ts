@@ -68,7 +68,7 @@ export class CsvRow {
     }
     if (end === length && !isLast) return -1;
     this.number++;
-    if (isQuoted) throw this.error(undefined, "a quote is not closed");
+    if (isQuoted) throw this.error(undefined, "has an unclosed quote");
     if (count >= maxColumns) throw this.error(undefined, `has more than ${String(maxColumns)} columns`);
     this.bytes = bytes;
     this.from = from;
@@ -103,7 +103,7 @@ export class CsvRow {
     }
     if (!text.includes('"')) return text;
     const [, quoted] = /^"((?:[^"]|"")*)"$/s.exec(text) ?? [];
-    if (quoted === undefined) throw this.error(name, "has a quote inside a field that is not quoted");
+    if (quoted === undefined) throw this.error(name, "has a quote inside an unquoted field");
     return quoted.replaceAll('""', '"');
   }
 
@@ -180,7 +180,7 @@ export const readCsv = async (
       } catch (error) {
         signal?.throwIfAborted();
         const reason = error instanceof Error ? error.message : "failed";
-        throw new GeoIpImportError({ file: name, row: row.number + 1 }, `could not be read: ${reason}`, error);
+        throw new GeoIpImportError({ file: name, row: row.number + 1 }, `cannot be read: ${reason}`, error);
       }
       if (next.done) break;
       const { value } = next;
@@ -193,7 +193,7 @@ export const readCsv = async (
         rest = bytes.length < 3 && isFirst ? bytes : take(bytes, false);
         if (rest.length > longestRow) {
           row.number++;
-          throw row.error(undefined, "is longer than a mebibyte: a quote may be open");
+          throw row.error(undefined, "is longer than 1 MiB: it may have an unclosed quote");
         }
         await onChunk(row, part.length);
       }

@@ -58,7 +58,7 @@ export class GeoIpStagingError extends KitError {
   constructor(database: string) {
     super(
       "KIT_GEOIP_STAGING",
-      `A new version of ${database} has lost data before it was complete: stagingMs is too short, or the server evicts keys`,
+      `The new version of ${database} lost data during the import. Raise stagingMs, or stop the server from evicting keys`,
       { retryable: true },
     );
   }
@@ -84,7 +84,7 @@ export class GeoIpCorruptError extends KitError {
   readonly version: string;
 
   constructor(database: string, version: string, part: string) {
-    super("KIT_GEOIP_CORRUPT", `Database ${database}, version ${version}: ${part} is missing or damaged`);
+    super("KIT_GEOIP_CORRUPT", `Database ${database}, version ${version}: ${part} is missing or damaged. Import again`);
     this.database = database;
     this.version = version;
   }
@@ -98,7 +98,10 @@ export class GeoIpStaleError extends KitError {
   readonly ageMs: number;
 
   constructor(database: string, ageMs: number) {
-    super("KIT_GEOIP_STALE", `The data of ${database} is ${String(Math.floor(ageMs / 86_400_000))} days old`);
+    super(
+      "KIT_GEOIP_STALE",
+      `The data of ${database} is ${String(Math.floor(ageMs / 86_400_000))} days old, more than maxAgeMs. Import newer data`,
+    );
     this.database = database;
     this.ageMs = ageMs;
   }
@@ -110,6 +113,9 @@ export class GeoIpNotLoadedError extends KitError {
   static override readonly brand: string = "GeoIpNotLoadedError";
 
   constructor(database: string) {
-    super("KIT_GEOIP_NOT_LOADED", `Database ${database} is not loaded: lookupSync() needs mode "local" and ready()`);
+    super(
+      "KIT_GEOIP_NOT_LOADED",
+      `Database ${database} is not loaded. Use mode "local", and await ready() before lookupSync()`,
+    );
   }
 }

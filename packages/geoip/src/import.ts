@@ -138,8 +138,8 @@ const build = async (
     const { skipped } = counted;
     const { crossing } = builder;
     if (skipped + crossing <= maxInvalid) return;
-    const found = `${String(skipped)} ranges were passed over, and ${String(crossing)} cross others`;
-    throw new GeoIpImportError({ file }, `${found}: more than maxInvalid, ${String(maxInvalid)}`);
+    const found = `${String(skipped)} ranges were skipped, and ${String(crossing)} overlap others`;
+    throw new GeoIpImportError({ file }, `${found}. The maximum is maxInvalid, ${String(maxInvalid)}`);
   };
   const { format, locales } = await source.read({
     builder,
@@ -160,7 +160,7 @@ const build = async (
   if (count < minRanges)
     throw new GeoIpImportError(
       { file },
-      `the input ended after ${String(count)} ranges, and minRanges is ${String(minRanges)}: it may have been cut off`,
+      `the input has ${String(count)} ranges, fewer than minRanges, ${String(minRanges)}. It may be truncated`,
     );
   const { now } = await commands.head(deadlineMs, signal);
   return await builder.finish({

@@ -74,7 +74,7 @@ export const geoIpRules = {
   cachePlaces: integer(1, 1e8, 16_384),
   locales: custom(
     (name, locales: readonly string[]) => {
-      if (!Array.isArray(locales)) throw new TypeError(`Expected \`${name}\` to be an array of texts`);
+      if (!Array.isArray(locales)) throw new TypeError(`Expected \`${name}\` to be an array of strings`);
       return locales.map((locale) => textOption(name, locale, 35));
     },
     ["en"],

@@ -52,7 +52,7 @@ export class RangeFolder<T extends number | bigint> {
 
   /** Adds a range; returns the reason as text if it is refused. */
   add(first: T, last: T, place: number): string | undefined {
-    if (first < this.#lastFirst) return "is out of order: ranges must ascend by their first address";
+    if (first < this.#lastFirst) return "is out of order. Sort the ranges by their first address";
     const open = this.#open;
     for (let top = open.at(-1); top && top.last < first; top = open.at(-1)) this.#endTop(top);
     // A range may come before a wider one that begins at the same address.
@@ -60,7 +60,7 @@ export class RangeFolder<T extends number | bigint> {
     while (depth > 0 && open[depth - 1]!.first === first && open[depth - 1]!.last < last) depth--;
     const inner = open[depth - 1];
     const isCrossing = inner !== undefined && inner.last < last;
-    if (isCrossing && this.#overlap === "refuse") return "overlaps an earlier range without lying inside it";
+    if (isCrossing && this.#overlap === "refuse") return "overlaps an earlier range but is not inside it";
     if (inner && inner.first === first && inner.last === last)
       return inner.place === place ? undefined : "is listed twice with different places";
     if (first > this.#cursor) this.#record(first, inner?.place ?? 0);

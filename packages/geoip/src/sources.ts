@@ -96,7 +96,7 @@ const numberIn = (row: CsvRow, column: number, name: string, limit = Number.MAX_
 };
 const idIn = (row: CsvRow, column: number, name: string): number | undefined => {
   const value = numberIn(row, column, name);
-  if (value !== undefined && (!Number.isInteger(value) || value < 0)) throw row.error(name, "is not an id");
+  if (value !== undefined && (!Number.isInteger(value) || value < 0)) throw row.error(name, "is not a valid id");
   return value;
 };
 const flagIn = (row: CsvRow, column: number): true | undefined => (row.text(column, "") === "1" ? true : undefined);
@@ -129,7 +129,7 @@ class Header {
 
   check(row: CsvRow): void {
     if (row.count !== this.width)
-      throw row.error(undefined, `has ${String(row.count)} columns, and the header ${String(this.width)}`);
+      throw row.error(undefined, `has ${String(row.count)} columns, but the header has ${String(this.width)}`);
   }
 }
 
@@ -237,7 +237,7 @@ class BlockPlaces {
     const location = this.#locations.get(id);
     if (!location) {
       const column = own === undefined ? geonameColumns[1] : geonameColumns[0];
-      throw row.error(column, `names ${String(id)}, which no locations file has: are the files of one download?`);
+      throw row.error(column, `names ${String(id)}, which no locations file has. Use files of one download`);
     }
     location.number ||= this.#builder.names(location);
     const number = (name: string, limit?: number): number | undefined => numberIn(row, header.at(name), name, limit);
@@ -377,7 +377,7 @@ export const dbIp = (...files: readonly CsvInput[]): GeoIpSource =>
         }
         const { names } = columns;
         if (row.count !== names.length)
-          throw row.error(undefined, `has ${String(row.count)} columns, and the first row ${String(names.length)}`);
+          throw row.error(undefined, `has ${String(row.count)} columns, but the first row has ${String(names.length)}`);
         const first = row.bare(0, addressIn);
         if (!first) throw row.error("ip_start", "is not an address");
         const span = spanOf(first, row.bare(1, addressIn));
@@ -419,7 +419,7 @@ export const rangesSource = (ranges: AsyncIterable<RangeInput> | Iterable<RangeI
         network === undefined ? spanOf(parseAddress(first ?? ""), parseAddress(last ?? "")) : parseNetwork(network);
       if (span === undefined) throw fail("first", "and last are not two addresses of one family in order");
       if (typeof span === "string") throw fail("network", span);
-      if (typeof place !== "object" || (place as Place | null) === null) throw fail("place", "is no object");
+      if (typeof place !== "object" || (place as Place | null) === null) throw fail("place", "is not an object");
       const text = jsonOf([place, names]);
       if (text === undefined) throw fail("place", "or its names are not JSON");
       let number = numbers.get(text);

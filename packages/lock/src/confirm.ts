@@ -46,7 +46,7 @@ export const confirmer = <Resolved extends ResolvedAcquire>(
     const key = keyOf(name);
     const patience = { deadlineMs, withinMs, signal };
     const { value, missing } = await lookedUp(context, durability, key, patience, (scope) => look(scope, request, key));
-    if (value.states[0] !== "extended") throw notDurable(name, "the server no longer has it");
+    if (value.states[0] !== "extended") throw notDurable(name, "it expired on the server, or the server lost its data");
     if (missing !== undefined) throw notDurable(name, missing);
   };
 };

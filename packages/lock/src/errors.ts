@@ -35,8 +35,8 @@ export class LockTimeoutError extends KitError {
     msLeft: number | undefined,
     cause?: unknown,
   ) {
-    const left = msLeft === Infinity ? "without an end" : `${String(msLeft)} ms left`;
-    const by = holder === undefined ? undefined : `held by ${shown(holder)}, ${left} when last seen`;
+    const left = msLeft === Infinity ? "without an expiry" : `${String(msLeft)} ms left`;
+    const by = holder === undefined ? undefined : `held by ${shown(holder)}, ${left} at the last reply`;
     const words = lastWords(by, cause);
     super("KIT_LOCK_TIMEOUT", `Lock ${shown(resource)} was not granted within ${String(waitMs)} ms${words}`, {
       cause,
@@ -79,7 +79,7 @@ export class LockQueueFullError extends KitError {
   constructor(resource: string, maxWaiters: number) {
     super(
       "KIT_LOCK_QUEUE_FULL",
-      `Lock ${shown(resource)} already has ${String(maxWaiters)} waiters: try later, or raise maxWaiters`,
+      `Lock ${shown(resource)} already has ${String(maxWaiters)} waiters. Try again later, or raise maxWaiters`,
       {
         retryable: true,
       },
@@ -118,7 +118,7 @@ export class LockSelfDeadlockError extends KitError {
   constructor(resource: string) {
     super(
       "KIT_LOCK_SELF_DEADLOCK",
-      `Lock ${shown(resource)} is held by the section that acquires it: it would wait for itself`,
+      `Lock ${shown(resource)} is already held by this section, which would wait for itself. Use the section's lease, or call using()`,
     );
     this.resource = resource;
   }

@@ -34,14 +34,14 @@ describe("its errors", () => {
     new source.LockSelfDeadlockError("chest"),
   ];
 
-  it("say what happened, to which lock, in one sentence", () => {
+  it("say what happened, to which lock, and the next step", () => {
     expect(errors.map(String)).toEqual([
-      'LockTimeoutError: Lock "chest" was not granted within 500 ms (held by "somebody", 1200 ms left when last seen)',
+      'LockTimeoutError: Lock "chest" was not granted within 500 ms (held by "somebody", 1200 ms left at the last reply)',
       'LockTimeoutError: Lock "chest" was not granted within 500 ms',
       'LockLostError: Lock "chest" was lost: another holder has it',
-      'LockQueueFullError: Lock "chest" already has 3 waiters: try later, or raise maxWaiters',
+      'LockQueueFullError: Lock "chest" already has 3 waiters. Try again later, or raise maxWaiters',
       'LockNotDurableError: Lock "chest" was granted, but not durably: 0 of 1 replicas acknowledged',
-      'LockSelfDeadlockError: Lock "chest" is held by the section that acquires it: it would wait for itself',
+      `LockSelfDeadlockError: Lock "chest" is already held by this section, which would wait for itself. Use the section's lease, or call using()`,
     ]);
   });
 

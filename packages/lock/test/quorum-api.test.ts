@@ -20,19 +20,19 @@ describe("@kit/lock/quorum", () => {
       { server: "d:4", vote: "no-answer", error: new KitUnavailableError("silence", "d:4") },
     ]);
     expect(String(error)).toBe(
-      'QuorumError: Lock "chest" was not granted within 500 ms: it takes 2 of 4 servers (a:1: granted; ' +
-        'b:2: held by "you", 7 ms left; c:3: abstained, since it started lately, for 1000 ms; d:4: no answer)',
+      'QuorumError: Lock "chest" was not granted within 500 ms: 2 of 4 servers must agree (a:1: granted; ' +
+        'b:2: held by "you", 7 ms left; c:3: abstained for another 1000 ms after its start; d:4: no answer)',
     );
     expect(error).toMatchObject({ code: "KIT_LOCK_QUORUM", retryable: true, resource: "chest", quorum: 2 });
     expect(error.cause).toBeInstanceOf(KitUnavailableError);
     const same = new source.SameServerError(["a:1", "b:2"], [0, 2]);
     expect(String(same)).toBe(
-      "SameServerError: Two clients of a quorum lead to the same server: clients[0] (a:1) and clients[2] (b:2)",
+      "SameServerError: clients[0] (a:1) and clients[2] (b:2) lead to the same server. Pass one client for each server",
     );
     const facts = { retryable: false, servers: ["a:1", "b:2"], positions: [0, 2] };
     expect(same).toMatchObject({ code: "KIT_LOCK_SAME_SERVER", ...facts });
     expect(String(new source.SameServerError(["b:2"], [2]))).toBe(
-      "SameServerError: clients[2] (b:2) of a quorum leads to the same server as another client",
+      "SameServerError: clients[2] (b:2) leads to the same server as another client. Pass one client for each server",
     );
   });
 });

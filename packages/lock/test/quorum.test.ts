@@ -171,7 +171,7 @@ describe("a majority of servers", () => {
     const error = await rejection(fixture.make().acquire("chest", { waitMs: 0 }));
     expect(error).toBeInstanceOf(QuorumError);
     expect(voices(error).slice(0, 2)).toEqual(["held", "held"]);
-    expect(String(error)).toMatch(/^QuorumError: Lock "chest" was not granted: it takes 2 of 3 servers \(/);
+    expect(String(error)).toMatch(/^QuorumError: Lock "chest" was not granted: 2 of 3 servers must agree \(/);
     expect(String(error)).toContain('held by "other"');
   });
 

@@ -150,7 +150,12 @@ export class LogConnection {
       if (!isReplyError(error)) throw error;
       const known = serverError(error, what);
       throw replyOf(error.message).startsWith("WRONGTYPE")
-        ? new KitKeyTypeError(`${what} failed: it holds another type of data`, args[0], undefined, known.cause as Error)
+        ? new KitKeyTypeError(
+            `${what} failed: the key holds another type of data`,
+            args[0],
+            undefined,
+            known.cause as Error,
+          )
         : known;
     }
   }

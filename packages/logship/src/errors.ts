@@ -123,7 +123,7 @@ const aboutContent: ReadonlySet<string> = new Set([
 /** A failover lost data: the server no longer has the last commits and their results, or the chunks that were read. */
 export class RolledBack extends LogshipError {
   constructor(file: string) {
-    super("KIT_LOGSHIP_RESET", "The server lost commits that it had confirmed; they are repeated", { file });
+    super("KIT_LOGSHIP_RESET", "The server lost confirmed commits. kit repeats them", { file });
   }
 }
 
@@ -142,7 +142,7 @@ export const fencedError = (what: string, file?: string): LogshipError =>
 export const resetError = (what: string, file?: string): LogshipError =>
   new LogshipError(
     "KIT_LOGSHIP_RESET",
-    `${what} is no longer in Redis as the server had confirmed it: data was lost or deleted`,
+    `${what} has lost confirmed data in Redis: the server lost it, or somebody deleted it`,
     {
       file,
     },

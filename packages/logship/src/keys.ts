@@ -80,6 +80,6 @@ export const logshipKeys = (prefix: string, name: string): LogshipKeys => {
 /** @throws {TypeError | RangeError} the name is not text of 1 to `maxLength` characters, or has a lone surrogate. */
 export const nameOption = (option: string, name: string, maxLength: number): string => {
   if (/\p{Cs}/u.test(textOption(option, name, maxLength)))
-    throw new RangeError(`Expected \`${option}\` to be well-formed text`);
+    throw new RangeError(`Expected \`${option}\` to be well-formed Unicode`);
   return name;
 };

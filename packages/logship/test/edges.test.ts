@@ -218,11 +218,11 @@ describe("results that cannot be stored", () => {
         }
     });
     expect(refused).toEqual([
-      new RangeError("Expected `name` to be well-formed text"),
+      new RangeError("Expected `name` to be well-formed Unicode"),
       new RangeError("Expected `name` to have 1 to 400 characters, got 0"),
       new RangeError("Expected `name` to have 1 to 400 characters, got 401"),
     ]);
-    expect(() => fixture.receiver({ consumer: "\ud83d" })).toThrow("Expected `consumer` to be well-formed text");
+    expect(() => fixture.receiver({ consumer: "\ud83d" })).toThrow("Expected `consumer` to be well-formed Unicode");
   });
 });
 
@@ -301,7 +301,7 @@ describe("a receiver", () => {
     await fixture.db.hset(fixture.keys.chunks, "1 0", [part, bomb.length, 2_097_153, crc32(bomb), ...rest].join(" "));
     expect(await rejection(fixture.receiver().run(countWords, { until: "empty" }))).toMatchObject({
       code: "KIT_LOGSHIP_BAD_DATA",
-      message: expect.stringContaining("more text than a shipper frames") as string,
+      message: expect.stringContaining("its text size is too large") as string,
     });
   });
 
@@ -335,7 +335,7 @@ describe("a receiver", () => {
     await fixture.db.hset(fixture.keys.files, field, "1");
     expect(await rejection(receiver.run(countWords, { until: "empty" }))).toMatchObject({
       code: "KIT_LOGSHIP_BAD_DATA",
-      message: expect.stringContaining("differs from what its shipper read") as string,
+      message: expect.stringContaining("received text differs from the shipped file") as string,
     });
     await fixture.db.hset(fixture.keys.files, field, shipped);
     await fixture.receiver().run(countWords, { until: "empty" });

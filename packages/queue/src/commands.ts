@@ -165,7 +165,7 @@ export class QueueCommands {
       scope.run(scripts.add, keys, args),
     );
     if (outcome !== "safe")
-      throw new KitUnknownOutcomeError(`Jobs were added, but not replicated: ${why ?? ""}`, undefined);
+      throw new KitUnknownOutcomeError(`The jobs were added, but are not durable: ${why ?? ""}`, undefined);
     return this.#added(value);
   }
 

@@ -64,9 +64,13 @@ export class QueueFullError extends KitError {
   readonly maxPending: number;
 
   constructor(queue: string, maxPending: number) {
-    super("KIT_QUEUE_FULL", `Queue ${shown(queue)} has ${String(maxPending)} adds waiting to be sent`, {
-      retryable: true,
-    });
+    super(
+      "KIT_QUEUE_FULL",
+      `Queue ${shown(queue)} has ${String(maxPending)} unsent adds. Wait for earlier adds, or raise maxPending`,
+      {
+        retryable: true,
+      },
+    );
     this.queue = queue;
     this.maxPending = maxPending;
   }
@@ -86,7 +90,7 @@ export class QueueEvictionError extends KitError {
   constructor(queue: string, policy: string) {
     super(
       "KIT_QUEUE_EVICTION",
-      `Queue ${shown(queue)} may lose jobs: the server's maxmemory-policy is ${policy}, not noeviction`,
+      `Queue ${shown(queue)} may lose jobs: the server's maxmemory-policy is ${policy}. Set noeviction, or pass allowEviction`,
     );
     this.queue = queue;
     this.policy = policy;
@@ -101,7 +105,10 @@ export class JobLeaseLostError extends KitError {
   readonly id: string;
 
   constructor(job: string, id: string) {
-    super("KIT_JOB_LEASE_LOST", `The lease of ${shown(job)} job ${shown(id)} ended while it ran`);
+    super(
+      "KIT_JOB_LEASE_LOST",
+      `The ${shown(job)} job ${shown(id)} lost its lease while it ran. Another worker may run it`,
+    );
     this.job = job;
     this.id = id;
   }
@@ -115,7 +122,7 @@ export class JobTimeoutError extends KitError {
   readonly timeoutMs: number;
 
   constructor(job: string, timeoutMs: number) {
-    super("KIT_JOB_TIMEOUT", `A ${shown(job)} job took longer than ${String(timeoutMs)} ms`);
+    super("KIT_JOB_TIMEOUT", `A ${shown(job)} job ran longer than timeoutMs, ${String(timeoutMs)} ms`);
     this.job = job;
     this.timeoutMs = timeoutMs;
   }
@@ -178,7 +185,7 @@ export class RateLimitError extends KitError {
    *   any error.
    */
   constructor(retryAfterMs: number, options: { readonly cause?: unknown } = {}) {
-    super("KIT_JOB_RATE_LIMITED", `No job begins for ${String(retryAfterMs)} ms`, options);
+    super("KIT_JOB_RATE_LIMITED", `No job starts for ${String(retryAfterMs)} ms`, options);
     this.retryAfterMs = msOption("retryAfterMs", retryAfterMs, 0, longestWaitMs);
   }
 }
@@ -193,7 +200,7 @@ export class JobBackoffError extends KitError {
   readonly job: string;
 
   constructor(job: string, cause: unknown) {
-    super("KIT_JOB_BACKOFF", `The \`backoff\` of a ${shown(job)} job failed`, { cause });
+    super("KIT_JOB_BACKOFF", `The \`backoff\` function of a ${shown(job)} job failed`, { cause });
     this.job = job;
   }
 }
@@ -242,7 +249,7 @@ export class JobFailedError extends CallError {
     id: string,
     of: { readonly attempts: number; readonly crashes: number; readonly error: StoredError | undefined },
   ) {
-    super("KIT_JOB_FAILED", job, id, `failed for good${of.error ? `: ${of.error.message}` : ""}`, true);
+    super("KIT_JOB_FAILED", job, id, `became a dead letter${of.error ? `: ${of.error.message}` : ""}`, true);
     this.attempts = of.attempts;
     this.crashes = of.crashes;
     this.error = of.error;
@@ -259,7 +266,7 @@ export class JobResultError extends CallError {
   readonly error: StoredError;
 
   constructor(job: string, id: string, error: StoredError) {
-    super("KIT_JOB_RESULT", job, id, `is done, but its result cannot be sent: ${error.message}`, true);
+    super("KIT_JOB_RESULT", job, id, `completed, but its result cannot be sent: ${error.message}`, true);
     this.error = error;
   }
 }
@@ -280,7 +287,7 @@ export class JobExpiredError extends CallError {
   static override readonly brand: string = "JobExpiredError";
 
   constructor(job: string, id: string) {
-    super("KIT_JOB_EXPIRED", job, id, "was not taken in time");
+    super("KIT_JOB_EXPIRED", job, id, "expired: no worker started it within expiresMs");
   }
 }
 
@@ -293,7 +300,7 @@ export class JobOutcomeLostError extends CallError {
   static override readonly brand: string = "JobOutcomeLostError";
 
   constructor(job: string, id: string) {
-    super("KIT_JOB_OUTCOME_LOST", job, id, "is gone without an outcome");
+    super("KIT_JOB_OUTCOME_LOST", job, id, "has no stored outcome: it was removed, or the server lost its data");
   }
 }
 
@@ -307,7 +314,7 @@ export class CallTimeoutError extends CallError {
   readonly waitMs: number;
 
   constructor(job: string, id: string, waitMs: number) {
-    super("KIT_QUEUE_CALL_TIMEOUT", job, id, `had no outcome within ${String(waitMs)} ms`);
+    super("KIT_QUEUE_CALL_TIMEOUT", job, id, `has no outcome after ${String(waitMs)} ms. The job was not cancelled`);
     this.waitMs = waitMs;
   }
 }

@@ -198,7 +198,7 @@ export const queueRules = {
     boundsText(defaultsOf(deadLetterRules)),
   ),
   history: custom((name, history: History) => {
-    if (!("record" in Object(history))) throw new TypeError(`Expected \`${name}\` to be made by keepHistory()`);
+    if (!("record" in Object(history))) throw new TypeError(`Expected \`${name}\` to be the result of keepHistory()`);
     return history;
   }),
   durable: custom(durableOption),
@@ -517,7 +517,7 @@ export const idsOption = (ids: readonly string[]): readonly string[] => {
   if (!Array.isArray(ids)) throw new TypeError("Expected `ids` to be an array");
   for (const id of ids)
     // A control character would split the list of ids.
-    if (/\p{Cc}/u.test(textOption("id", id, 160))) throw new RangeError("Expected `id` without control characters");
+    if (/\p{Cc}/u.test(textOption("id", id, 160))) throw new RangeError("Expected `id` to have no control characters");
   return ids;
 };
 
@@ -556,7 +556,8 @@ const addOf = (add: Resolved<typeof addRules>): ResolvedAdd => {
   } = add;
   if (delayMs !== undefined && dueAt !== undefined) throw new TypeError("Expected `delayMs` or `dueAt`, got both");
   const due = dueAt !== undefined ? `\t@${String(dueAt)}` : delayMs ? `\td${String(delayMs)}` : "";
-  if (lifo && (rank !== 0 || due !== "")) throw new TypeError("Expected no delay and no priority with `lifo`");
+  if (lifo && (rank !== 0 || due !== ""))
+    throw new TypeError("Expected no `delayMs`, `dueAt` or `priority` with `lifo`");
   const words = `${rank === 0 ? "" : `\tp${String(rank)}`}${lifo ? "\tl" : ""}${due}${unique ? uniqueWords(unique) : ""}`;
   const expires = expiresMs === undefined ? undefined : { afterMs: expiresMs + (delayMs ?? 0), from: dueAt ?? 0 };
   return {

@@ -134,16 +134,16 @@ export const adoptBehaviour = (mode: RedisMode): void => {
       const would = await adopt({});
       const report = await adopt();
       // What the server alone can say is in no dry run.
-      expect(report.refused.filter(({ reason }) => !reason.startsWith("the queue has"))).toEqual(would.refused);
+      expect(report.refused.filter(({ reason }) => !reason.startsWith("the queue already has"))).toEqual(would.refused);
       const reasons = Object.fromEntries(report.refused.map(({ id, reason }) => [id.slice(0, 14), reason]));
       expect(reasons).toEqual({
-        child: "it is a child of another job: flows are not there",
+        child: "it is a child job: adoption does not move flows",
         [`${"x".repeat(14)}`]: expect.stringContaining("128"),
-        "AAAAAAAAA.0001": "Expected `id` not to begin with `!` or look like a generated id",
-        "!room": "Expected `id` not to begin with `!` or look like a generated id",
+        "AAAAAAAAA.0001": "Expected `id` not to start with `!` or look like a generated id",
+        "!room": "Expected `id` not to start with `!` or look like a generated id",
         "long name": expect.stringContaining("name of a job"),
-        taken: "the queue has a job of its id: taken",
-        keyed: expect.stringMatching(/^the queue has a job of its key: .{14}$/),
+        taken: "the queue already has a job with its id: taken",
+        keyed: expect.stringMatching(/^the queue already has a job with its key: .{14}$/),
       });
       expect(report.moved.waiting).toBe(150);
       expect(report.left.waitingChildren).toBe(1);
@@ -195,10 +195,10 @@ export const adoptBehaviour = (mode: RedisMode): void => {
       const report = await adopt();
       expect(report).toEqual({ ...would, isDryRun: false });
       expect(report.refused.map(({ kind, id, reason }) => `${kind} ${id} ${reason}`).toSorted()).toEqual([
-        expect.stringMatching(/^job repeat:there:\d+ its job scheduler stays$/),
-        expect.stringMatching(/^job repeat:zoneless:\d+ its job scheduler stays$/),
-        "scheduler there there is a schedule of this id: remove one",
-        "scheduler zoneless its pattern has no time zone: say which by `timezone`",
+        expect.stringMatching(/^job repeat:there:\d+ its job scheduler cannot move$/),
+        expect.stringMatching(/^job repeat:zoneless:\d+ its job scheduler cannot move$/),
+        "scheduler there the queue already has a schedule with this id: remove one of them",
+        "scheduler zoneless its pattern has no time zone: set `timezone`",
       ]);
       // Their next jobs: `every` begins with one that is due at once.
       expect(report.moved).toEqual({
@@ -214,7 +214,7 @@ export const adoptBehaviour = (mode: RedisMode): void => {
       expect((await from.getJobSchedulers()).map(({ key }) => key).toSorted()).toEqual(["there", "zoneless"]);
       expect(
         (await adopt({ run: true, timezone: "Pacific/Chatham" })).refused.map(({ reason }) => reason),
-      ).toContainEqual(expect.stringMatching(/^BullMQ has its next job at .*, and croner computes /));
+      ).toContainEqual(expect.stringMatching(/^its next job in BullMQ is at .*, but croner computes /));
       expect(await adopt({ run: true, timezone: Intl.DateTimeFormat().resolvedOptions().timeZone })).toMatchObject({
         moved: { schedules: 1 },
       });
@@ -324,14 +324,14 @@ export const adoptBehaviour = (mode: RedisMode): void => {
       const reasons = ({ refused }: AdoptReport): string[] =>
         refused.map(({ kind, id, reason }) => `${kind} ${id.replace(/big:\d+/, "big")} ${reason}`).toSorted();
       const always = [
-        `job ${kept} its job scheduler stays`,
-        "job repeat:big its job scheduler stays",
-        "scheduler a:b::::3600000 BullMQ has no next job of it",
-        'scheduler big The data of a "job" job has 300002 bytes, more than 262144',
+        `job ${kept} its job scheduler cannot move`,
+        "job repeat:big its job scheduler cannot move",
+        "scheduler a:b::::3600000 BullMQ has no next job for it",
+        'scheduler big The data of a "job" job has 300002 bytes, more than the maximum of 262144',
       ].toSorted();
       expect(reasons(await adopt({}))).toEqual(always);
       const report = await adopt();
-      const begun = "scheduler active its next job has begun, or is gone: repeat the adoption";
+      const begun = "scheduler active its next job has started or was removed: repeat the adoption";
       expect(reasons(report)).toEqual([...always, begun].toSorted());
       expect(report.moved).toMatchObject({ delayed: 0, schedules: 1 });
       expect((await fixture.db.zrange(`${base}repeat`, "0", "-1")).toSorted()).toEqual([

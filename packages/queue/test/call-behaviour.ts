@@ -63,7 +63,7 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
       const [letter] = await queue.deadLetters();
       expect(failed).toMatchObject({ code: "KIT_JOB_FAILED", job: "job", id: letter!.id, attempts: 3, crashes: 0 });
       expect(failed.error).toMatchObject({ name: "RangeError", message: "attempt 3" });
-      expect(failed.message).toBe(`The "job" job "${failed.id}" failed for good: attempt 3`);
+      expect(failed.message).toBe(`The "job" job "${failed.id}" became a dead letter: attempt 3`);
       const unknown = queue.call("late", 1);
       // The worker of its name comes later.
       await eventually(async () => expect((await fixture().counts()).delayed).toBe(1));
@@ -84,7 +84,7 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
       for (const data of ["bigint", "large"])
         expect(await rejection(queue.call("job", data))).toMatchObject({
           code: "KIT_JOB_RESULT",
-          message: expect.stringMatching(/ is done, but its result cannot be sent: The result of a "job" job /),
+          message: expect.stringMatching(/ completed, but its result cannot be sent: The result of a "job" job /),
           error: { code: "KIT_QUEUE_PAYLOAD" },
         });
       await eventually(() => expect(completed).toEqual(["bigint", "large"]));

@@ -294,7 +294,7 @@ describe("a queue whose connections break", () => {
     const unsent = rejection(queue.add("job", 2));
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 700);
     const errors = await Promise.all([lost, unsent]).finally(() => node.resume());
-    const stall = String.raw`\(no reply; the event loop stood still for at least 0\.\d s\)`;
+    const stall = String.raw`\(no reply; the event loop was blocked for at least 0\.\d s\)`;
     expect(errors).toMatchObject([
       { code: "KIT_UNKNOWN_OUTCOME", message: expect.stringMatching(new RegExp(stall)) as string },
       { code: "KIT_UNAVAILABLE", message: expect.stringMatching(new RegExp(` in time ${stall}: `)) as string },
@@ -656,7 +656,7 @@ describe("a queue whose connections break", () => {
     await eventually(async () => expect(await tries()).toBeGreaterThan(3));
     // A worker that does not pause makes thousands.
     expect(await tries()).toBeLessThan(40);
-    expect(refused).toEqual([expect.stringMatching(/^KIT_SERVER .* failed: the server refuses writes/)]);
+    expect(refused).toEqual([expect.stringMatching(/^KIT_SERVER .* failed: the server has too few replicas/)]);
     await node.call("CONFIG", "SET", "min-replicas-to-write", "0");
     await queue.add("job", "after");
     await runs.until(1);

@@ -29,7 +29,7 @@ describe("a queue whose master fails", () => {
     for (const replica of replicas) replica.pause();
     const unsafe = (await rejection(queue.add("job", "second"))) as { code: string; op: string; message: string };
     expect(unsafe.code).toBe("KIT_UNKNOWN_OUTCOME");
-    expect(unsafe.message).toMatch(/^Jobs were added, but not replicated: /);
+    expect(unsafe.message).toMatch(/^The jobs were added, but are not durable: /);
     // The job is stored, and still on too few replicas.
     expect(await rejection(queue.add("job", "second", { op: unsafe.op }))).toMatchObject({
       code: "KIT_UNKNOWN_OUTCOME",

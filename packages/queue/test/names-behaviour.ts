@@ -338,11 +338,11 @@ export const namesBehaviour = (mode: RedisMode): void => {
         Object.fromEntries(Array.from({ length: 101 }, (_, n) => [`name ${String(n)}`, null])),
       ] as never[])
         expect(String(await rejection(setLimits(redis.client, address(), { names })))).toMatch(
-          /^(Type|Range)Error: Expected /,
+          /^(Type|Range)Error: (Expected|Unknown option) /,
         );
       for (const options of [{ name: "" }, { name: 5 }, { nam: "slow" }] as never[])
         expect(String(await rejection(pauseQueue(redis.client, address(), options)))).toMatch(
-          /^(Type|Range)Error: Expected /,
+          /^(Type|Range)Error: (Expected|Unknown option) /,
         );
       const all = Array.from({ length: 100 }, (_, n) => [`name ${String(n)}`, { concurrency: 1 }] as const);
       await setLimits(redis.client, address(), { names: Object.fromEntries(all) });

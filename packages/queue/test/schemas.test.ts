@@ -39,7 +39,7 @@ describe.each(kinds)("a schema that answers %s", (_when, validate) => {
     const queue = make({ schemas });
     const wrong = await rejection(queue.add("job", { to: "secret" }));
     expect(wrong).toMatchObject({ code: "KIT_QUEUE_PAYLOAD", job: "job" });
-    expect(String(wrong)).toMatch(/does not fit its schema at mail\.to$/);
+    expect(String(wrong)).toMatch(/does not match its schema at mail\.to$/);
     const jobs = [{ to: "ann@example.org" }, {}].map((data) => ({ name: "job", data }));
     expect(await rejection(queue.addAll(jobs))).toMatchObject({ code: "KIT_QUEUE_PAYLOAD" });
     expect((await counts()).jobs).toBe(0);
@@ -75,7 +75,7 @@ describe.each(kinds)("a schema that answers %s", (_when, validate) => {
     expect(letter).toMatchObject({ id, data: { to: "secret", kept: 1 }, attempts: 1, crashes: 0 });
     expect(letter!.error).toMatchObject({ code: "KIT_JOB_REFUSED" });
     expect(letter!.error!.message).toBe(
-      'A "job" job cannot run here: the stored data does not fit its schema at mail.to',
+      'A "job" job cannot run here: the stored data does not match its schema at mail.to',
     );
   });
 });

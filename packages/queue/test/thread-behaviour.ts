@@ -233,7 +233,7 @@ export const threadBehaviour = (mode: RedisMode): void => {
       const { promise, open } = latch();
       const client = redis.connect({ tls: undefined, natMap: () => null } as object);
       const queue = fixture.on(client);
-      const expected = 'Expected `heartbeat` to be "loop": a thread cannot use the client\'s `natMap`';
+      const expected = 'A thread cannot use the client\'s `natMap`. Set `heartbeat` to "loop"';
       expect(() => work(queue, open, { heartbeat: "thread" })).toThrow(new TypeError(expected));
       expect(() => work(queue, open, { heartbeat: "cpu" as "auto" })).toThrow(/^Expected `heartbeat`/);
       expect(() => work(queue, open, { maxBlockedMs: 10 })).toThrow(/^Expected `maxBlockedMs`/);
@@ -241,7 +241,7 @@ export const threadBehaviour = (mode: RedisMode): void => {
       work(queue, open, { heartbeat: "auto" }).on("error", ({ code, message }) => errors.push([code, message]));
       await queue.add("job");
       await promise;
-      expect(errors).toEqual([["KIT_QUEUE_HEARTBEAT", `There is no heartbeat thread: ${expected}`]]);
+      expect(errors).toEqual([["KIT_QUEUE_HEARTBEAT", `The heartbeat thread cannot start: ${expected}`]]);
     });
   });
 };

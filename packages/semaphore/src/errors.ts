@@ -50,7 +50,7 @@ export class SemaphoreTimeoutError extends KitError {
   ) {
     const { permits, permitsPerTenant, used, msLeft = -1 } = seen ?? {};
     const each = permitsPerTenant === undefined ? "" : ` and at most ${String(permitsPerTenant)} for each tenant`;
-    const use = seen && `${String(used)} of ${String(permits)} permits in use${each} when last seen`;
+    const use = seen && `${String(used)} of ${String(permits)} permits in use${each} at the last reply`;
     const whose = tenant === undefined ? "" : ` for tenant ${shown(tenant)}`;
     super(
       "KIT_SEMAPHORE_TIMEOUT",
@@ -77,7 +77,7 @@ export class SemaphoreQueueFullError extends KitError {
   constructor(resource: string, maxWaiters: number) {
     super(
       "KIT_SEMAPHORE_QUEUE_FULL",
-      `Semaphore ${shown(resource)} already has ${String(maxWaiters)} waiters: try later, or raise maxWaiters`,
+      `Semaphore ${shown(resource)} already has ${String(maxWaiters)} waiters. Try again later, or raise maxWaiters`,
       {
         retryable: true,
       },
@@ -103,7 +103,7 @@ export class SemaphoreWeightError extends KitError {
   constructor(resource: string, weight: number, most: number) {
     super(
       "KIT_SEMAPHORE_WEIGHT",
-      `A weight of ${String(weight)} is above the limits of semaphore ${shown(resource)}: the largest is ${String(most)} now`,
+      `Semaphore ${shown(resource)} cannot grant a weight of ${String(weight)}: its maximum is ${String(most)}. Lower the weight, or raise the limits`,
     );
     this.resource = resource;
     this.weight = weight;

@@ -58,7 +58,7 @@ interface ClaimOptions {
   readonly tenant?: string | undefined;
 }
 
-const tenant = matching(text(128), /^\P{Surrogate}+$/u, "to be well-formed text, got half a surrogate pair");
+const tenant = matching(text(128), /^\P{Surrogate}+$/u, "to be well-formed Unicode, got half a surrogate pair");
 const claimRules = { weight: integer(1, mostPermits, 1), tenant } satisfies RulesOf<ClaimOptions>;
 
 /** Options of one acquire. */
@@ -122,7 +122,7 @@ export type Limits = Pick<SemaphoreSettings, "permits" | "permitsPerTenant">;
 export const forTenant = (permit: ResolvedPermit, { permitsPerTenant }: SemaphoreSettings): ResolvedPermit => {
   if (permitsPerTenant !== undefined) tenant.check("tenant", permit.tenant as string);
   else if (permit.tenant !== undefined)
-    throw new TypeError("Expected no `tenant`: this semaphore has no `permitsPerTenant`");
+    throw new TypeError("Expected no `tenant`. This semaphore has no `permitsPerTenant`");
   return permit;
 };
 
@@ -133,6 +133,6 @@ export const newLimits = (limits: number | NewLimits, settings: SemaphoreSetting
   if (permits === undefined && permitsPerTenant === undefined)
     throw new TypeError("Expected `limits` to be a number, or an object with `permits` or `permitsPerTenant`");
   if (typeof permitsPerTenant === "number" && settings.permitsPerTenant === undefined)
-    throw new TypeError("Expected no `permitsPerTenant`: this semaphore was made without");
+    throw new TypeError("Expected no `permitsPerTenant`. This semaphore was created without it");
   return changed;
 };

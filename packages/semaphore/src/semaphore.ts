@@ -281,7 +281,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
       text,
       ({ weight, tenant }) => typeof weight === "number" && (tenant === null || typeof tenant === "string"),
     );
-    if (saved.name !== this.name) throw new TypeError("Expected a permit of this semaphore, got one of another");
+    if (saved.name !== this.name)
+      throw new TypeError("Expected a permit of this semaphore, got one of a different semaphore");
     const { leaseMs, renew, maxHoldMs, holder, weight } = saved;
     // The text has the limits that apply and the tenant, whatever this object's own settings are.
     const options = { leaseMs, renew, maxHoldMs, holder, weight, tenant: saved.tenant ?? undefined };

@@ -40,14 +40,14 @@ describe("its errors", () => {
     new source.PermitLostError("renderer", "deadline"),
   ];
 
-  it("say what happened, to which semaphore, in one sentence", () => {
+  it("say what happened, to which semaphore, and the next step", () => {
     expect(errors.map(String)).toEqual([
-      'SemaphoreTimeoutError: Semaphore "renderer" granted no permit within 500 ms (4 of 5 permits in use when last seen)',
-      'SemaphoreTimeoutError: Semaphore "renderer" granted no permit within 500 ms (0 of 0 permits in use when last seen)',
-      'SemaphoreTimeoutError: Semaphore "renderer" granted no permit for tenant "ann" within 500 ms (6 of 9 permits in use and at most 5 for each tenant when last seen; Redis was unreachable at the end)',
+      'SemaphoreTimeoutError: Semaphore "renderer" granted no permit within 500 ms (4 of 5 permits in use at the last reply)',
+      'SemaphoreTimeoutError: Semaphore "renderer" granted no permit within 500 ms (0 of 0 permits in use at the last reply)',
+      'SemaphoreTimeoutError: Semaphore "renderer" granted no permit for tenant "ann" within 500 ms (6 of 9 permits in use and at most 5 for each tenant at the last reply; at the last try Redis was unreachable)',
       'SemaphoreTimeoutError: Semaphore "renderer" granted no permit within 500 ms',
-      'SemaphoreWeightError: A weight of 7 is above the limits of semaphore "renderer": the largest is 5 now',
-      'SemaphoreQueueFullError: Semaphore "renderer" already has 3 waiters: try later, or raise maxWaiters',
+      'SemaphoreWeightError: Semaphore "renderer" cannot grant a weight of 7: its maximum is 5. Lower the weight, or raise the limits',
+      'SemaphoreQueueFullError: Semaphore "renderer" already has 3 waiters. Try again later, or raise maxWaiters',
       expect.stringMatching(/^PermitLostError: A permit of semaphore "renderer" was lost: \w/),
     ]);
   });

@@ -19,7 +19,7 @@ export class CounterOverflowError extends KitError {
   readonly series: string;
 
   constructor(series: string) {
-    super("KIT_STATS_OVERFLOW", `Counter ${series} would pass 2^53 - 1: nothing was added`);
+    super("KIT_STATS_OVERFLOW", `Counter ${series} would exceed 2^53 - 1. Nothing was added. Count in a larger unit`);
     this.series = series;
   }
 }
@@ -36,7 +36,7 @@ export class StatsTimeError extends KitError {
   constructor(series: string) {
     super(
       "KIT_STATS_TIME",
-      `An instant for ${series} lies more than a minute ahead of the server's clock: nothing was counted`,
+      `\`at\` for ${series} is more than one minute ahead of the server's clock. Nothing was counted. Check the clock`,
     );
     this.series = series;
   }
@@ -55,7 +55,7 @@ export class StatsExpiredError extends KitError {
   constructor(series: string) {
     super(
       "KIT_STATS_EXPIRED",
-      `An amount for ${series} was not confirmed within five minutes: it may have been counted`,
+      `An amount for ${series} was not confirmed within five minutes: it may or may not have been counted`,
     );
     this.series = series;
   }

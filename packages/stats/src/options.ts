@@ -41,7 +41,7 @@ const boundsOption = (name: string, bounds: readonly number[]): readonly number[
   if (!Array.isArray(given) || given.length === 0 || given.length > 64)
     throw new TypeError(`Expected \`${name}\` to be an array of 1 to 64 numbers`);
   if (!bounds.every((bound, index) => Number.isFinite(bound) && (index === 0 || bound > (bounds[index - 1] ?? 0))))
-    throw new RangeError(`Expected \`${name}\` to be finite numbers that ascend`);
+    throw new RangeError(`Expected \`${name}\` to be finite numbers in ascending order`);
   return [...bounds];
 };
 

@@ -315,14 +315,14 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   ): Metric {
     this.#life.assertOpen();
     if (others.has(metricName(name)))
-      throw new RangeError(`Expected \`name\` to be of one kind of metric, got ${name} for two`);
+      throw new RangeError(`Metric ${name} already exists with a different type. Choose another name`);
     let metric = own.get(name);
     if (metric !== undefined) return metric;
     const exposed = exposedNames(name, type);
     const taken = exposed.find((one) => this.#exposed.has(one));
     if (taken !== undefined)
       throw new RangeError(
-        `Expected \`name\` to differ in an exposition, got ${name}, which has ${taken} as ${String(this.#exposed.get(taken))} has`,
+        `Metric ${name} would expose ${taken}, which metric ${String(this.#exposed.get(taken))} exposes already. Choose another name`,
       );
     own.set(name, (metric = make()));
     for (const one of exposed) this.#exposed.set(one, name);
@@ -337,7 +337,9 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
       for (const [option, given] of Object.entries({ ...options, labelNames: [] })) {
         const [before, now] = [first, settings].map((each) => JSON.stringify(Reflect.get(each, option)));
         if (given !== undefined && now !== before)
-          throw new RangeError(`Expected \`${option}\` of ${name} to be ${before} as before, got ${now}`);
+          throw new RangeError(
+            `Expected \`${option}\` of ${name} to be ${before} as in its first definition, got ${now}`,
+          );
       }
     return made;
   }

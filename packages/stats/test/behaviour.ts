@@ -176,7 +176,7 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         const hours = await counter.read({ fromAt: first!.startAt, toAt: first!.endAt, stepMs: 900_000 });
         expect([hours.length, sum(hours)]).toEqual([96, 6]);
         const coarse = stats.counter("coarse_total", { precisions: [{ stepMs: hourMs, keepMs: 24 * hourMs }] });
-        await expect(coarse.days(zone)).rejects.toThrow(/divide the days/);
+        await expect(coarse.days(zone)).rejects.toThrow(/divides the days/);
       });
 
       it("fill gaps with zeros, and say which buckets may lack something", async () => {

@@ -14,7 +14,7 @@ describe("what is no option is refused, by its name", () => {
     for (const name of ["", "1a", "a-b", "a:b", "a b", "é", "x".repeat(129), 7 as never])
       expect(() => stats.counter(name), String(name)).toThrow("`name`");
     stats.counter("one");
-    expect(() => stats.distribution("one")).toThrow("one kind");
+    expect(() => stats.distribution("one")).toThrow("already exists with a different type");
     expect(() => stats.messages("")).toThrow("name");
     expect(() => stats.counter("one_total")).toThrow("one_total");
     expect(() => stats.counter("wait_count") && stats.distribution("wait")).toThrow("wait_count");

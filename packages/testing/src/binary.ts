@@ -18,7 +18,7 @@ export async function findServer(): Promise<ServerBinary> {
   const path = process.env["REDIS_SERVER_BIN"] || (await onPath("redis-server")) || (await onPath("valkey-server"));
   if (!path) {
     throw new Error(
-      "No Redis server to start: neither redis-server nor valkey-server is on PATH. Install one, or set REDIS_SERVER_BIN to its path",
+      "Cannot start Redis: neither redis-server nor valkey-server is on PATH. Install one, or set REDIS_SERVER_BIN to its path",
     );
   }
   let binary = known.get(path);
@@ -43,6 +43,7 @@ async function examine(path: string): Promise<ServerBinary> {
     throw new Error(`${path} does not run: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
   });
   const version = /^(Redis|Valkey) server v=(\d+)\./.exec(stdout);
-  if (!version) throw new Error(`${path} is neither a Redis nor a Valkey server: "--version" says "${stdout.trim()}"`);
+  if (!version)
+    throw new Error(`${path} is neither a Redis nor a Valkey server: "--version" prints "${stdout.trim()}"`);
   return { path, canEnableDebug: version[1] === "Valkey" || Number(version[2]) >= 7 };
 }

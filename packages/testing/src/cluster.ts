@@ -49,11 +49,11 @@ export async function checkCluster(masters: readonly ServerNode[], replicas: rea
       const info = String(await node.call("CLUSTER", "INFO"));
       const wanted = ["cluster_state:ok", `cluster_slots_ok:${SLOTS}`, `cluster_known_nodes:${nodes.length}`];
       const missing = wanted.filter((line) => !info.includes(`${line}\r\n`));
-      if (missing.length > 0) throw new Error(`Node ${node.port} does not say ${missing.join(", ")} yet`);
+      if (missing.length > 0) throw new Error(`Node ${node.port} does not report ${missing.join(", ")} yet`);
       return slotMap((await node.call("CLUSTER", "SLOTS")) as unknown[][]);
     }),
   );
-  if (new Set(views).size > 1) throw new Error("The nodes do not agree yet on who serves which slot");
+  if (new Set(views).size > 1) throw new Error("The nodes do not yet agree on the owners of the slots");
   const perMaster = replicas.length / masters.length;
   await Promise.all(
     masters.map((master, index) =>

@@ -83,7 +83,7 @@ export async function contract(
 ): Promise<string[]> {
   const problems: string[] = [];
   const all = Object.values(scripts).flatMap(scriptsIn);
-  if (all.length === 0) problems.push("there are no scripts");
+  if (all.length === 0) problems.push("found no scripts");
   for (const script of all) {
     const sources = script.sources ?? (typeof script.source === "string" ? [script.source] : script.source);
     const found = [...checkSources(script, sources), ...(await checkLoad(joined(sources), redis))];
@@ -166,7 +166,9 @@ function checkHeader(script: ScriptContract, header: Header): string[] {
   if (/ARGV.*KEYS/.test(lists)) problems.push("the header lists ARGV before KEYS");
   for (const { name, shape } of header.operands.filter(({ list }) => list === "KEYS")) {
     if (!KEY_TYPES.has(shape))
-      problems.push(`the header gives key ${name} the type "${shape}"; there are: ${[...KEY_TYPES].join(", ")}`);
+      problems.push(
+        `the header gives key ${name} the unknown type "${shape}". Known types: ${[...KEY_TYPES].join(", ")}`,
+      );
   }
   const reply = header.lines.findIndex((line) => /^--\s+Reply\b/.test(line));
   const replyText =
@@ -176,7 +178,7 @@ function checkHeader(script: ScriptContract, header: Header): string[] {
           .slice(reply)
           .join("")
           .replace(/--|Reply/g, "");
-  if (!replyText.trim()) problems.push("the header does not say what it replies");
+  if (!replyText.trim()) problems.push("the header does not describe the reply");
   return problems;
 }
 
@@ -188,7 +190,7 @@ function checkOperands(list: string, spec: readonly string[], header: Header): s
   return inHeader.flatMap(({ position, name }, index) => {
     const parts = partsOf(spec[index]);
     if (parts !== undefined && !header.lines.some((line) => line.includes(`\`${parts}\``)))
-      return [`the header does not say of ${name} that it is \`${parts}\``];
+      return [`the header does not describe ${name} as \`${parts}\``];
     const wanted = isRest(spec[index]) ? "n" : String(index + 1);
     return position === wanted ? [] : [`the header gives ${name} as ${list}[${position}], not ${list}[${wanted}]`];
   });
@@ -204,7 +206,7 @@ const partsOf = (name = ""): string | undefined => rowParts(name) ?? name.split(
 function checkMain(script: ScriptContract, source: string, given: ReadonlySet<string>): string[] {
   const header = parseHeader(source);
   const problems = checkHeader(script, header);
-  if (source.startsWith("#!")) problems.push("it begins with #!, which only Redis 7 understands");
+  if (source.startsWith("#!")) problems.push("it starts with #!, which requires Redis 7");
   const { bound, rest } = splitBindings(source.split("\n").slice(header.lines.length));
   const wanted = [
     ...script.keys.map((name, index) => ({ list: "KEYS", name, index })),
@@ -213,9 +215,9 @@ function checkMain(script: ScriptContract, source: string, given: ReadonlySet<st
   wanted.forEach(({ name, form }, index) => {
     const line = bound[index];
     if (line === undefined) problems.push(`operand ${name} is not bound at the top of the body`);
-    else if (!form.test(line)) problems.push(`"${line}" stands where ${name} should be bound`);
+    else if (!form.test(line)) problems.push(`expected the binding of ${name}, got "${line}"`);
   });
-  for (const line of bound.slice(wanted.length)) problems.push(`"${line}" binds an operand that the spec has not`);
+  for (const line of bound.slice(wanted.length)) problems.push(`"${line}" binds an operand that is not in the spec`);
 
   const tokens = tokenize(rest);
   const operands = wanted.map(({ name }) => name);
@@ -273,7 +275,7 @@ function checkRows(tokens: readonly Token[], operand: string): string[] {
     isOdd ||= names.length === 0 || names.some((name, index) => name !== "_" && name !== parts[index]);
     for (const name of names) unread.delete(name);
   });
-  if (isOdd) return [`it reads rows of ${list} otherwise than by steps of ${parts.length} and "${wanted}"`];
+  if (isOdd) return [`it must read rows of ${list} in steps of ${parts.length} and with "${wanted}"`];
   return [...unread].map((part) => `it does not read ${part} of the rows of ${list}`);
 }
 
@@ -312,7 +314,7 @@ function checkNames(tokens: readonly Token[], given: ReadonlySet<string>): strin
   const problems = [...free].map(([name, use]) => `it ${use === "written" ? "writes" : "reads"} the global ${name}`);
   tokens.forEach((token, at) => {
     if (!isText(tokens[at - 2], "redis") || !isText(tokens[at - 1], ".") || REDIS_MEMBERS.has(token.text)) return;
-    problems.push(`it uses redis.${token.text}, which Redis 6.2 had not`);
+    problems.push(`it uses redis.${token.text}, which Redis 6.2 does not have`);
   });
   return problems;
 }
@@ -328,9 +330,9 @@ function checkLibrary(source: string, given: ReadonlySet<string>): string[] {
   const own = new Set(declarations(tokens).map((declaration) => declaration.name));
   const needs = listed(header, "Needs");
   const defines = listed(header, "Defines");
-  if (defines.length === 0) problems.push(`the header does not say what it defines`);
+  if (defines.length === 0) problems.push(`the header does not list what it defines`);
   for (const need of needs) {
-    if (!given.has(need)) problems.push(`it needs ${need}, which no source before it gives`);
+    if (!given.has(need)) problems.push(`it needs ${need}, which no earlier source defines`);
     if (!tokens.some((token) => isText(token, need))) problems.push(`it does not use ${need}, which it needs`);
   }
   for (const defined of defines) if (!own.has(defined)) problems.push(`it does not define ${defined}`);
@@ -348,12 +350,12 @@ function listed(header: Header, word: string): string[] {
 
 function checkCalls(tokens: readonly Token[], untrusted: readonly string[]): string[] {
   const { calls, hidden } = redisCalls(tokens);
-  const problems = hidden > 0 ? ["it passes redis or redis.call on, so that nobody sees which commands it runs"] : [];
+  const problems = hidden > 0 ? ["it passes on redis or redis.call, which hides its commands from this check"] : [];
   const tainted = taintedNames(tokens, untrusted);
   for (const { args } of calls) {
     const [first, ...rest] = args;
     if (first?.length !== 1 || first[0]?.kind !== "string") {
-      problems.push(`it runs a command by a name that is no text: redis.call(${show(first ?? [])}, ...)`);
+      problems.push(`it runs a command whose name is not a literal string: redis.call(${show(first ?? [])}, ...)`);
       continue;
     }
     problems.push(...checkCommand(first[0].text, rest, tainted));
@@ -368,14 +370,14 @@ function checkCommand(name: string, args: readonly (readonly Token[])[], tainted
     ...checkOptions(name, args, command.limits),
     ...keyArguments(args, command.keys)
       .filter((arg) => isBuilt(arg, tainted))
-      .map((arg) => `${name} gets a key that is not one of KEYS: ${show(arg)}`),
+      .map((arg) => `${name} uses a key that is not one of KEYS: ${show(arg)}`),
   ];
 }
 
 function checkOptions(name: string, args: readonly (readonly Token[])[], limits: OptionLimits): string[] {
   const { max = Infinity, only, never = [] } = limits;
   const problems: string[] = [];
-  if (args.length > max) problems.push(`${name} took ${max} arguments in Redis 6.2, not ${args.length}`);
+  if (args.length > max) problems.push(`${name} accepts ${max} arguments in Redis 6.2, not ${args.length}`);
   const words = args.map((arg) =>
     arg.length === 1 && arg[0]?.kind === "string" ? arg[0].text.toUpperCase() : undefined,
   );
@@ -385,15 +387,17 @@ function checkOptions(name: string, args: readonly (readonly Token[])[], limits:
       ((index > 0 && never.includes(word)) ||
         (only && index >= only.from && !isNumeric(word) && !only.words.includes(word))),
   );
-  for (const word of strange) problems.push(`${name} had no option ${String(word)} in Redis 6.2`);
+  for (const word of strange) problems.push(`${name} has no option ${String(word)} in Redis 6.2`);
   if (name.toUpperCase() === "SET" && words.includes("NX") && words.includes("GET")) {
-    problems.push("SET did not take NX and GET together in Redis 6.2");
+    problems.push("SET does not accept both NX and GET in Redis 6.2");
   }
   return problems;
 }
 
 const checkFractions = (tokens: readonly Token[]): string[] =>
-  writtenFractions(tokens).map((text) => `it writes a number that may have a fraction, as 2.0 in Lua 5.4: ${text}`);
+  writtenFractions(tokens).map(
+    (text) => `it writes a number that may have a fraction, such as 2.0 in Lua 5.4: ${text}`,
+  );
 
 const isNumeric = (text: string): boolean => text !== "" && !Number.isNaN(Number(text));
 

@@ -66,7 +66,7 @@ class Unanswered extends Error {
 async function within<T>(ms: number, check: () => T | Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const deadline = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Unanswered("the check itself did not finish")), ms);
+    timer = setTimeout(() => reject(new Unanswered("the check did not finish")), ms);
   });
   try {
     return await Promise.race([check(), deadline]);

@@ -176,7 +176,7 @@ export class ServerNode implements RedisNode {
     // A foreign process on the port may never reply.
     const ended = this.#ended.then(() => false);
     while (!(await Promise.race([this.#answers(), ended]))) {
-      if (hasEnded) throw await this.#startError(spawnError?.message ?? `it ended with code ${child.exitCode}`);
+      if (hasEnded) throw await this.#startError(spawnError?.message ?? `it exited with code ${child.exitCode}`);
       if (performance.now() > deadline) {
         await this.kill();
         throw await this.#startError(`it did not answer within ${timeoutMs} ms`);

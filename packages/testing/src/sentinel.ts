@@ -69,7 +69,7 @@ export async function currentMaster(sentinels: readonly RedisNode[], nodes: read
   );
   const [latest] = answers.sort((a, b) => b.epoch - a.epoch);
   const master = nodes.find(({ port }) => port === latest?.port);
-  if (!master) throw new Error("No Sentinel runs that could name the master");
+  if (!master) throw new Error("No running Sentinel can report the master");
   return master;
 }
 

@@ -151,7 +151,7 @@ export async function launchRedis<M extends RedisMode>(options: StartRedisOption
   const { replicas = mode === "sentinel" ? 2 : 0, downAfterMs = 2_000 } = options;
   checkOptions(mode, persistence, masters, replicas, downAfterMs);
   if (mode === "sentinel" && password !== undefined && /[\s"'\\]/.test(password)) {
-    throw new TypeError("Expected `password` to have no space, quote or backslash: Sentinels would store it wrongly");
+    throw new TypeError("Expected `password` to have no space, quote or backslash, which Sentinels store incorrectly");
   }
   const [binary, ioredis] = await Promise.all([findServer(), import("ioredis")]);
   const dir = await mkdtemp(join(await realpath(tmpdir()), "kit-redis-"));
@@ -343,7 +343,7 @@ export class LocalRedis<M extends RedisMode> implements RedisServer<M> {
   }
 
   async master(): Promise<RedisNode> {
-    if (this.mode !== "sentinel") throw new Error("Only Sentinels name the master: there are none here");
+    if (this.mode !== "sentinel") throw new Error("This server has no Sentinels, so no Sentinel can report the master");
     return currentMaster(this.sentinels, this.servers);
   }
 

@@ -217,14 +217,14 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
     }
     if (problems.length === 0) return;
     const remedy = problems.some((problem) => problem.includes(" key without expiry: "))
-      ? "\nIf a key has no expiry on purpose, name it in `permanentKeys` of `useRedis`."
+      ? "\nIf a key needs no expiry, list it in `permanentKeys` of `useRedis`."
       : "";
     throw new Error(`This test left behind:\n${problems.map((problem) => `  - ${problem}`).join("\n")}${remedy}`);
   }
 
   async #leaks(test: TestState): Promise<string[]> {
     const leaks = (await this.#isClientClosed())
-      ? ["the shared client is closed: close only clients from `redis.connect()`"]
+      ? ["a closed shared client: close only clients from `redis.connect()`"]
       : [];
     leaks.push(...(await settle(SETTLE_MS * patience(), () => this.#listenerLeaks(test))));
     // Not before: their listeners end with them.
@@ -283,7 +283,8 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
         await Promise.all(this.#local.all.map((node) => node.call("PING")));
         if (!("nodes" in client)) {
           await client.ping();
-          if (portOf(client) !== this.server.nodes[0]?.port) throw new Error("The shared client is not at the master");
+          if (portOf(client) !== this.server.nodes[0]?.port)
+            throw new Error("The shared client is not connected to the master");
           return;
         }
         const known = client.nodes("master");
@@ -308,7 +309,7 @@ interface TestState {
 }
 
 function notYet(what: string, where: string): never {
-  throw new Error(`useRedis has no ${what} here: only inside ${where}`);
+  throw new Error(`You can use ${what} of useRedis only inside ${where}`);
 }
 
 async function runDeferred(deferred: (() => unknown)[]): Promise<string[]> {

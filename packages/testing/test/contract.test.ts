@@ -71,10 +71,10 @@ describe("contract", () => {
     [
       "no key type",
       HEADER.replace("lease    string ", "lease    text   "),
-      `the header gives key lease the type "text"`,
+      `the header gives key lease the unknown type "text"`,
     ],
-    ["no reply", HEADER.replace(/-- Reply[^]*/, ""), "the header does not say what it replies"],
-    ["an empty reply", HEADER.replace(/-- Reply[^]*/, "-- Reply\n"), "the header does not say what it replies"],
+    ["no reply", HEADER.replace(/-- Reply[^]*/, ""), "the header does not describe the reply"],
+    ["an empty reply", HEADER.replace(/-- Reply[^]*/, "-- Reply\n"), "the header does not describe the reply"],
     ["ARGV first", HEADER.replace(/(-- KEYS.*\n)([^]*)(--\n-- Reply)/, "$2$1$3"), "the header lists ARGV before KEYS"],
   ])("finds a header with %s", async (_, header, problem) => {
     expect(await problemsOf({ source: header + BINDINGS + BODY })).toContainEqual(
@@ -91,19 +91,19 @@ describe("contract", () => {
     [
       "has another name",
       BINDINGS.replace("local token", "local owner"),
-      `"local owner = ARGV[1]" stands where token should be bound`,
+      `expected the binding of token, got "local owner = ARGV[1]"`,
     ],
     [
       "has another position",
       BINDINGS.replace("ARGV[2]", "ARGV[1]"),
-      `"local leaseMs = tonumber(ARGV[1])" stands where leaseMs`,
+      `expected the binding of leaseMs, got "local leaseMs = tonumber(ARGV[1])"`,
     ],
-    ["is out of order", BINDINGS.split("\n").reverse().join("\n").trim() + "\n", "stands where lease should be bound"],
-    ["changes a key", BINDINGS.replace("KEYS[1]", `KEYS[1] .. ":x"`), "stands where lease should be bound"],
+    ["is out of order", BINDINGS.split("\n").reverse().join("\n").trim() + "\n", "expected the binding of lease, got"],
+    ["changes a key", BINDINGS.replace("KEYS[1]", `KEYS[1] .. ":x"`), "expected the binding of lease, got"],
     [
       "is one too many",
       `${BINDINGS}local extra = ARGV[3]\n`,
-      `"local extra = ARGV[3]" binds an operand that the spec has not`,
+      `"local extra = ARGV[3]" binds an operand that is not in the spec`,
     ],
   ])("finds a binding that %s", async (_, bindings, problem) => {
     expect(await problemsOf({ source: HEADER + bindings + BODY })).toContainEqual(expect.stringContaining(problem));
@@ -124,7 +124,7 @@ describe("contract", () => {
 
   it("finds a shebang", async () => {
     expect(await problemsOf({ source: `#!lua\n${HEADER}${BINDINGS}${BODY}` })).toContainEqual(
-      "lock.extend: it begins with #!, which only Redis 7 understands",
+      "lock.extend: it starts with #!, which requires Redis 7",
     );
   });
 
@@ -139,7 +139,7 @@ describe("contract", () => {
     ["function helper() end", "it writes the global helper"],
     ["local a = undefinedName", "it reads the global undefinedName"],
     ["local a = os.time()", "it reads the global os"],
-    [`local a = redis.acl_check_cmd("GET", lease)`, "it uses redis.acl_check_cmd, which Redis 6.2 had not"],
+    [`local a = redis.acl_check_cmd("GET", lease)`, "it uses redis.acl_check_cmd, which Redis 6.2 does not have"],
   ])("finds the globals of %s", async (line, problem) => {
     expect(await ofBody(line)).toEqual([`lock.extend: ${problem}`]);
   });
@@ -160,13 +160,13 @@ for n = 1, 2 do t[n] = function(inner) return inner end end`;
   it.each([
     [`redis.call("LMPOP", 1, lease, "LEFT")`, "Redis 6.2 has no LMPOP for scripts"],
     [`redis.call("CONFIG", "GET", "*")`, "Redis 6.2 has no CONFIG for scripts"],
-    [`redis.pcall("PEXPIRE", lease, leaseMs, "GT")`, "PEXPIRE took 2 arguments in Redis 6.2, not 3"],
-    [`redis.call("SET", lease, token, "IFEQ", token)`, "SET had no option IFEQ in Redis 6.2"],
-    [`redis.call("set", lease, token, "nx", "get")`, "SET did not take NX and GET together in Redis 6.2"],
-    [`redis.call("ZRANK", lease, token, "WITHSCORE")`, "ZRANK took 2 arguments in Redis 6.2, not 3"],
-    [`redis.call("HSCAN", lease, 0, "NOVALUES")`, "HSCAN had no option NOVALUES in Redis 6.2"],
-    [`redis.call("XADD", lease, "KEEPREF", "*", "a", "b")`, "XADD had no option KEEPREF in Redis 6.2"],
-    [`redis.call("BITOP", "DIFF", lease, lease)`, "BITOP had no option DIFF in Redis 6.2"],
+    [`redis.pcall("PEXPIRE", lease, leaseMs, "GT")`, "PEXPIRE accepts 2 arguments in Redis 6.2, not 3"],
+    [`redis.call("SET", lease, token, "IFEQ", token)`, "SET has no option IFEQ in Redis 6.2"],
+    [`redis.call("set", lease, token, "nx", "get")`, "SET does not accept both NX and GET in Redis 6.2"],
+    [`redis.call("ZRANK", lease, token, "WITHSCORE")`, "ZRANK accepts 2 arguments in Redis 6.2, not 3"],
+    [`redis.call("HSCAN", lease, 0, "NOVALUES")`, "HSCAN has no option NOVALUES in Redis 6.2"],
+    [`redis.call("XADD", lease, "KEEPREF", "*", "a", "b")`, "XADD has no option KEEPREF in Redis 6.2"],
+    [`redis.call("BITOP", "DIFF", lease, lease)`, "BITOP has no option DIFF in Redis 6.2"],
   ])("finds what is newer than Redis 6.2 in %s", async (line, problem) => {
     expect(await ofBody(line)).toEqual([`lock.extend: ${problem}`]);
   });
@@ -194,7 +194,7 @@ redis.call("TIME")`;
     [`local part = token and math.sqrt(leaseMs) or 0\nredis.call("SET", lease, "x" .. part)`, "part"],
   ])("finds a number that Lua 5.4 would write with a fraction: %s", async (body, shown) => {
     expect(await ofBody(body)).toEqual([
-      `lock.extend: it writes a number that may have a fraction, as 2.0 in Lua 5.4: ${shown}`,
+      `lock.extend: it writes a number that may have a fraction, such as 2.0 in Lua 5.4: ${shown}`,
     ]);
   });
 
@@ -213,9 +213,9 @@ redis.call("TIME")`;
 
   it("finds commands that nobody can see", async () => {
     expect(await ofBody(`local cmd = "GET"\nredis.call(cmd, lease)`)).toEqual([
-      "lock.extend: it runs a command by a name that is no text: redis.call(cmd, ...)",
+      "lock.extend: it runs a command whose name is not a literal string: redis.call(cmd, ...)",
     ]);
-    const passedOn = ["lock.extend: it passes redis or redis.call on, so that nobody sees which commands it runs"];
+    const passedOn = ["lock.extend: it passes on redis or redis.call, which hides its commands from this check"];
     expect(await ofBody("local run = redis.call")).toEqual(passedOn);
     expect(await ofBody("local r = redis")).toEqual(passedOn);
   });
@@ -233,7 +233,7 @@ redis.call("TIME")`;
     [`for _, id in ipairs(redis.call("SMEMBERS", lease)) do redis.call("DEL", id) end`, "id"],
   ])("finds the key built in %s", async (line, shown) => {
     const command = /redis\.call\("(\w+)"[^]*$/.exec(line.split("\n").at(-1)!.split(" do ").at(-1)!)?.[1];
-    expect(await ofBody(line)).toContainEqual(`lock.extend: ${command} gets a key that is not one of KEYS: ${shown}`);
+    expect(await ofBody(line)).toContainEqual(`lock.extend: ${command} uses a key that is not one of KEYS: ${shown}`);
   });
 
   it("lets a script pick among its keys, pass them to functions and build values", async () => {
@@ -253,7 +253,7 @@ redis.call("PUBLISH", token .. ":channel", read(lease))`;
     const args = (parts: string) => [`terms: ${parts}`, "leaseMs"];
     expect(await problemsOf({ source, args: args("holder op") })).toEqual([]);
     expect(await problemsOf({ source, args: args("op holder") })).toEqual([
-      "lock.extend: the header does not say of terms that it is `op holder`",
+      "lock.extend: the header does not describe terms as `op holder`",
     ]);
   });
 
@@ -286,7 +286,7 @@ return #leases`;
     it("finds a slice from another position, and a rest that the header numbers", async () => {
       const wrong = "local index = KEYS[1]\nlocal leases = { unpack(KEYS, 3) }\nlocal tokens = ARGV\n";
       expect(await contract([free(wrong)], server)).toEqual([
-        `free: "local leases = { unpack(KEYS, 3) }" stands where leases should be bound`,
+        `free: expected the binding of leases, got "local leases = { unpack(KEYS, 3) }"`,
       ]);
       const fine = free("local index = KEYS[1]\nlocal leases = KEYS\nlocal tokens = ARGV\n");
       const numbered = { ...fine, source: String(fine.source).replace("KEYS[n]", "KEYS[2]") };
@@ -333,7 +333,7 @@ ${body}
       ["a walk over single arguments", `${loop(keys, read, write)}\nfor _, one in ipairs(rows) do key = one end`],
     ])("finds %s", async (_, body) => {
       expect(await contract([move(body)], server)).toEqual([
-        `move: it reads rows of rows otherwise than by steps of 3 and "${read}"`,
+        `move: it must read rows of rows in steps of 3 and with "${read}"`,
       ]);
     });
 
@@ -346,9 +346,7 @@ ${body}
       expect(await contract([move(some)], server)).toEqual(["move: it does not read from of the rows of keys"]);
       const whole = move(loop(keys, read, write));
       const unsaid = { ...whole, source: String(whole.source).replace("`id text ms`", "three for each row") };
-      expect(await contract([unsaid], server)).toEqual([
-        "move: the header does not say of rows that it is `id text ms`",
-      ]);
+      expect(await contract([unsaid], server)).toEqual(["move: the header does not describe rows as `id text ms`"]);
     });
   });
 
@@ -356,7 +354,7 @@ ${body}
     const bad = { ...extend, name: "lock.push" };
     const module = { extend, limit: 3, nothing: undefined, helper: () => 1, channel: { script: bad, max: 1 } };
     expect(await contract(module, server)).toEqual(["lock.push: the header calls it extend.lua, the script push"]);
-    expect(await contract({ limit: 3 }, server)).toEqual(["there are no scripts"]);
+    expect(await contract({ limit: 3 }, server)).toEqual(["found no scripts"]);
   });
 
   it("judges the texts one by one where it has both them and the whole", async () => {
@@ -388,7 +386,7 @@ local function isDue(at) return at <= nowMs() end
 
     it("finds a library before what it needs, and a script without its library", async () => {
       expect(await withSources(due, clock)).toEqual([
-        "lock.extend: library due.lua: it needs nowMs, which no source before it gives",
+        "lock.extend: library due.lua: it needs nowMs, which no earlier source defines",
       ]);
       expect(await withSources(clock)).toEqual(["lock.extend: it reads the global isDue"]);
     });
@@ -402,7 +400,7 @@ local function isDue(at) return at <= nowMs() end
       [
         "no Defines",
         clock.replace("-- Defines nowMs\n", ""),
-        "library clock.lua: the header does not say what it defines",
+        "library clock.lua: the header does not list what it defines",
       ],
       [
         "a false Defines",

@@ -45,7 +45,7 @@ describe("eventually", () => {
     const check = () => ((looks += 1) === 1 ? Promise.reject(new Error("three left")) : new Promise<never>(() => {}));
     await expect(eventually(check, { timeoutMs: 30, intervalMs: 1 })).rejects.toThrow("three left");
     await expect(eventually(() => new Promise<never>(() => {}), { timeoutMs: 20 })).rejects.toThrow(
-      "the check itself did not finish",
+      "the check did not finish",
     );
   });
 

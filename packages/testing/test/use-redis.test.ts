@@ -103,7 +103,7 @@ describe("leak checks", () => {
     });
     expect(problem).toBe(
       `This test left behind:\n  - a list key without expiry: ${key}\n` +
-        "If a key has no expiry on purpose, name it in `permanentKeys` of `useRedis`.",
+        "If a key needs no expiry, list it in `permanentKeys` of `useRedis`.",
     );
   });
 
@@ -275,7 +275,7 @@ describe("leak checks", () => {
   });
 
   it("fail a test that closes the shared client, and open it again", async () => {
-    expect(await run(() => redis.client.quit())).toContain("the shared client is closed");
+    expect(await run(() => redis.client.quit())).toContain("a closed shared client");
     expect(await run(async () => expect(await redis.client.ping()).toBe("PONG"))).toBeUndefined();
   });
 });

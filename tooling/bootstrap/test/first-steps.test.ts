@@ -101,7 +101,7 @@ describe("without ioredis", () => {
     ["connect.mjs", 'import { connect } from "@kit/core";'],
     ["connect.cjs", 'const { connect } = require("@kit/core");'],
   ])("connect() of %s says what to install", async (name, first) => {
-    const said = "// prints: KIT_UNSUPPORTED connect() finds no ioredis: npm install ioredis";
+    const said = "// prints: KIT_UNSUPPORTED connect() cannot find ioredis. Run `npm install ioredis`";
     await printsWhatItSays(name, `${first}\nconnect().catch((e) => console.log(e.code, e.message)); ${said}`);
   });
 

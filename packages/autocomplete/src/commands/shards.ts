@@ -92,7 +92,10 @@ export class Shards {
     if (!rules) {
       rules = parseRules(text);
       if (!rules)
-        throw new KitError("KIT_LAYOUT", `The index ${JSON.stringify(this.#name)} has settings of a newer version`);
+        throw new KitError(
+          "KIT_LAYOUT",
+          `A newer version of the package wrote the settings of index ${JSON.stringify(this.#name)}. Upgrade this process`,
+        );
       this.#rules.set(text, rules);
     }
     return rules;
@@ -119,7 +122,7 @@ export class Shards {
 
   /** The error of a call during which the rules changed too often. */
   unsettled(): KitError {
-    const message = `The settings of ${JSON.stringify(this.#name)} keep changing`;
+    const message = `The settings of index ${JSON.stringify(this.#name)} changed at each try. Try again later`;
     return new KitError("KIT_CONFLICT", message, { retryable: true });
   }
 

@@ -102,7 +102,7 @@ export class IndexWriter {
     if (failure === undefined) return ends.some((end) => end.status === "fulfilled" && end.value.known > 0);
     // Some shards have the change: the same call would change them again.
     const isPartial = failures.length < ends.length && !call.isGiven && KitError.is(failure) && failure.retryable;
-    throw isPartial ? new KitUnknownOutcomeError("Some shards have the new weight", call.op, failure) : failure;
+    throw isPartial ? new KitUnknownOutcomeError("Only some shards have the new weight", call.op, failure) : failure;
   }
 
   #foldFor({ text }: CheckedEntry, rules: string, shard: Shard): Folded {

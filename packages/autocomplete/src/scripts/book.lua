@@ -3,8 +3,8 @@
 -- Defines layoutError, opError, openBook
 --
 -- All inputs are parameters.
-local layoutError = 'KIT_LAYOUT newer'
-local opError = 'ERR op of another change'
+local layoutError = 'KIT_LAYOUT a newer version wrote it'
+local opError = 'ERR the op belongs to another change. Pass a new op'
 local mostOps = 8
 
 -- The book at the start of this call; nil for an unknown layout. Reading the sizes fails on a key of another type before

@@ -16,7 +16,7 @@ local blocked = KEYS[4]
 local version = ARGV[1]
 
 local layout, stored = unpack(redis.call('HMGET', book, 'layout', 'version'))
-if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT newer') end
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT a newer version wrote it') end
 stored = stored or ''
 if stored == version then return { stored } end
 local ids = redis.call('ZREVRANGE', blocked, 0, -1)

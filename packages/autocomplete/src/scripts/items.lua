@@ -5,8 +5,8 @@
 --
 -- All inputs are parameters. A generation is { rows, ranked, items, settings, token }: three keys, the settings by which
 -- they are written, and of the staged one the token of the rebuild that fills it.
-local layoutError = 'KIT_LAYOUT newer'
-local opError = 'ERR op of another change'
+local layoutError = 'KIT_LAYOUT a newer version wrote it'
+local opError = 'ERR the op belongs to another change. Pass a new op'
 local mostWeight = 9999999999999
 local opsMs = 60000
 local mostOps = 10000

@@ -12,7 +12,7 @@ local items = KEYS[2]
 local settings = ARGV[1]
 
 local layout, stored, last = unpack(redis.call('HMGET', index, 'layout', 'settings', 'revision'))
-if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT newer') end
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT a newer version wrote it') end
 local isNew = redis.call('HLEN', items) == 0 and not layout
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

@@ -23,7 +23,7 @@ local settings = ARGV[2]
 local keepMs = tonumber(ARGV[3])
 
 local layout, staging = unpack(redis.call('HMGET', index, 'layout', 'staging'))
-if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT newer') end
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT a newer version wrote it') end
 if staging == token then return 1 end
 -- While the slot moves to another node, a script that empties a key and then fills it would end between the two. This key never
 -- exists, so a server refuses the script as a whole there.

@@ -25,7 +25,7 @@ local texts = { unpack(ARGV, 2) }
 
 local layout, stored = unpack(redis.call('HMGET', index, 'layout', 'settings'))
 if not layout then return { 0 } end
-if layout ~= '1' then return redis.error_reply('KIT_LAYOUT newer') end
+if layout ~= '1' then return redis.error_reply('KIT_LAYOUT a newer version wrote it') end
 if stored ~= settings then return { 2, stored } end
 
 -- The reply for one text.

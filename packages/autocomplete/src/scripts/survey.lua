@@ -16,6 +16,6 @@ local items = KEYS[4]
 local stagedItems = KEYS[5]
 
 local layout, settings, switched = unpack(redis.call('HMGET', index, 'layout', 'settings', 'switched'))
-if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT newer') end
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT a newer version wrote it') end
 local sizes = { redis.call('HLEN', items), redis.call('ZCARD', rows), redis.call('ZCARD', ranked) }
 return { settings or '', switched or '', sizes[1], sizes[2], sizes[3], redis.call('HLEN', stagedItems) - 1 }

@@ -40,14 +40,18 @@ export const batcherFor = <Item extends object, Result>(
     },
     sizeOf,
     late: (item) => {
-      const lost = `${what} was sent to ${address}, but its reply is lost: it may or may not have happened`;
+      const lost = `${what} was sent to ${address}, but the reply was lost: the change may or may not have been made`;
       if (sent.get(item)) return new KitUnknownOutcomeError(lost, undefined, undefined, true);
       sent.set(item, false);
       return noAnswer(client, `${what} was not done`);
     },
     full: () =>
-      new KitError("KIT_CHAT_BUSY", `${what} was refused: ${String(maxPending)} calls already wait`, {
-        retryable: true,
-      }),
+      new KitError(
+        "KIT_CHAT_BUSY",
+        `${what} was not sent: ${String(maxPending)} calls already wait. Try again later, or raise maxPending`,
+        {
+          retryable: true,
+        },
+      ),
   });
 };

@@ -17,7 +17,7 @@ export interface StoredBody {
 export const encodeBody = (body: unknown): StoredBody => {
   if (typeof body === "string") {
     if (!(body as unknown as { isWellFormed(): boolean }).isWellFormed())
-      throw new TypeError("Expected `body` to be well-formed text");
+      throw new TypeError("Expected `body` to be well-formed Unicode");
     return { kind: "s", stored: body, bytes: Buffer.byteLength(body) };
   }
   // A copy: the message may be sent later, when the caller has reused the memory.
@@ -31,7 +31,7 @@ export const encodeBody = (body: unknown): StoredBody => {
     cause = error;
   }
   if (text === undefined)
-    throw new TypeError(`Expected \`body\` to be text, bytes or JSON, got ${typeof body}`, { cause });
+    throw new TypeError(`Expected \`body\` to be a string, bytes or JSON, got ${typeof body}`, { cause });
   return { kind: "j", stored: text, bytes: Buffer.byteLength(text) };
 };
 

@@ -29,11 +29,11 @@ const host = /^(?:\[[0-9a-f:.%]+\]|[^:[\]]+)(?::(?<port>\d{1,5}))?$/i;
 const socket = /^unix:(?:\/\/)?\/[^@?#]+(?:\?db=\d{1,5})?$/;
 
 const issueOfUrl = (given: unknown): string | undefined => {
-  if (typeof given !== "string") return "expected an address as text";
+  if (typeof given !== "string") return "must be a string";
   // Text with a colon before an @ may be a password, even in a malformed URL.
   const rest = given.replace(/^[a-z+]+:\/\//i, "");
   const colon = rest.indexOf(":");
-  if (colon >= 0 && rest.includes("@", colon)) return "holds a password; name one in `secret` instead";
+  if (colon >= 0 && rest.includes("@", colon)) return "contains a password; name it in `secret` instead";
   const hosts = url.exec(given)?.groups?.["hosts"]?.split(",") ?? [];
   const isFine = hosts.every((one) => {
     const found = host.exec(one)?.groups;
@@ -42,18 +42,18 @@ const issueOfUrl = (given: unknown): string | undefined => {
   });
   return socket.test(given) || (hosts.length > 0 && isFine)
     ? undefined
-    : "expected an address with a host, as redis://host:6379/0, and nothing behind a question mark";
+    : "must be an address such as redis://host:6379/0, without a question mark";
 };
 
 /** The schema of an entry, unless its component has a custom schema. */
 export const entrySchema: StandardSchema<ComponentEntry, ComponentEntry> = ownSchema<ComponentEntry>((value) => {
-  if (typeof value !== "object" || value === null) return { issues: [{ message: "expected an object" }] };
+  if (typeof value !== "object" || value === null) return { issues: [{ message: "must be an object" }] };
   const { url: address, secret, ...rest } = value as Record<string, unknown>;
-  const issues = Object.keys(rest).map((key) => ({ message: "is not known", path: [key] }));
+  const issues = Object.keys(rest).map((key) => ({ message: "is an unknown name", path: [key] }));
   const issue = issueOfUrl(address);
   if (issue !== undefined) issues.push({ message: issue, path: ["url"] });
   if (secret !== undefined && (typeof secret !== "string" || secret === ""))
-    issues.push({ message: "expected the name of a secret", path: ["secret"] });
+    issues.push({ message: "must be the name of a secret", path: ["secret"] });
   return issues.length > 0 ? { issues } : { value: value as ComponentEntry };
 });
 
@@ -74,7 +74,7 @@ export const openConnection = async (
   if (!allowPlaintextSecrets && !isPrivate(entry.url))
     throw new KitError(
       "KIT_TARGET",
-      "its secret would leave this machine without TLS: use rediss:, or set `allowPlaintextSecrets`",
+      "its secret would leave this machine without TLS. Use rediss:, or set `allowPlaintextSecrets`",
     );
   const password = await secret(entry.secret);
   // Without a name ioredis 5 sends the old form of AUTH.
@@ -97,7 +97,8 @@ export const checkConnection = async (connection: Connection): Promise<void> => 
     if (error.code === "KIT_NO_PERMISSION") return ["master"];
     throw error;
   });
-  if (String((role as unknown[])[0]) !== "master") throw new KitError("KIT_READONLY", "it is a replica");
+  if (String((role as unknown[])[0]) !== "master")
+    throw new KitError("KIT_READONLY", "the server is a replica. Use the address of its master");
 };
 
 export const closeConnection = async (connection: Connection, isForced: boolean): Promise<void> => {

@@ -259,7 +259,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     for (const signal of [limit.signal].flat()) signal?.throwIfAborted();
     const isPatient = limit.deadline !== undefined;
     if (this.#failure && !isPatient) throw this.#failure;
-    const late = (): KitError => this.#failure ?? new ComponentRefusedError(this.name, "it was not open in time");
+    const late = (): KitError => this.#failure ?? new ComponentRefusedError(this.name, "it did not open in time");
     await this.#waiters.wait(limit, () => isPatient, late);
   }
 
@@ -335,7 +335,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     const { open, check } = this.#settings;
     const { signal } = abort;
     const limit = { deadline: Deadline.in(foreignMs), signal };
-    const late = (): Error => new ComponentRefusedError(this.name, "it was not open in time");
+    const late = (): Error => new ComponentRefusedError(this.name, "it did not open in time");
     const opened = this.#inOwnContext(
       async () => await open(entry, { secret: (name) => this.#secret(name, entry), signal }),
     );
@@ -395,7 +395,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     try {
       const { close } = this.#settings;
       const limit = { deadline: Deadline.in(foreignMs) };
-      const late = (): Error => new KitError("KIT_SERVER", "it did not end in time");
+      const late = (): Error => new KitError("KIT_SERVER", "it did not close in time");
       await inTime(
         this.#inOwnContext(async () => await close(connection, isForced)),
         limit,
@@ -403,7 +403,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
       );
     } catch (error) {
       const why = KitError.is(error) ? error.message : kindOf(error);
-      const what = `Component ${JSON.stringify(this.name)} could not close a connection: ${why}`;
+      const what = `Component ${JSON.stringify(this.name)} cannot close a connection: ${why}`;
       this.emit("error", new KitError("KIT_SERVER", what));
     }
   }
@@ -419,7 +419,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     if (typeof value !== "string" || value === "")
       throw new ComponentRefusedError(
         this.name,
-        `the secret ${JSON.stringify(name)} is not known: set KIT_SECRET_${name} in the environment, or return it from \`secrets\``,
+        `secret ${JSON.stringify(name)} has no value. Set KIT_SECRET_${name} in the environment, or return it from \`secrets\``,
       );
     return value;
   }
@@ -428,7 +428,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
 /** The kind of an error from outside kit, whose message may contain secrets. Never throws. */
 const kindOf = (error: unknown): string => {
   try {
-    if (!(error instanceof Error)) return "the value that was thrown is not an error";
+    if (!(error instanceof Error)) return "the thrown value is not an Error";
     const { code } = error as { code?: unknown };
     return typeof code === "string" ? `${error.name} ${code}` : error.name;
   } catch {

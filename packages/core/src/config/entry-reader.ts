@@ -52,7 +52,7 @@ export class EntryReader {
         state: (state) => {
           this.#isListening = state !== "down";
           if (this.#isListening) this.want();
-          else listener.lost("the subscription is lost");
+          else listener.lost("the subscription was lost");
         },
       }),
       executor.onReady(() => {
@@ -61,7 +61,7 @@ export class EntryReader {
         this.want();
       }),
       executor.onDrop(() => {
-        listener.lost("the connection is lost");
+        listener.lost("the connection was lost");
         this.want();
       }),
     );

@@ -19,7 +19,7 @@ export class ConfigMissingError extends KitError {
 
   constructor(entry: string, revision?: number) {
     const what =
-      revision === undefined ? "is not set yet: call set()" : `has no revision ${String(revision)} in its history`;
+      revision === undefined ? "is not set. Call set() first" : `has no revision ${String(revision)} in its history`;
     super("KIT_CONFIG_MISSING", `Configuration ${shown(entry)} ${what}`, { retryable: revision === undefined });
     this.entry = entry;
   }
@@ -47,8 +47,8 @@ export class ConfigInvalidError extends KitError {
 
   constructor(entry: string, issues: readonly ConfigIssue[]) {
     const words = issues.slice(0, 3).map(({ path, message }) => (path === "" ? message : `${path}: ${message}`));
-    const more = issues.length > words.length ? "; and more" : "";
-    super("KIT_CONFIG_INVALID", `A value of configuration ${shown(entry)} was refused: ${words.join("; ")}${more}`);
+    const more = issues.length > words.length ? "; …" : "";
+    super("KIT_CONFIG_INVALID", `The value of configuration ${shown(entry)} is invalid: ${words.join("; ")}${more}`);
     this.entry = entry;
     this.issues = issues;
   }
@@ -66,10 +66,10 @@ export class ConfigConflictError extends KitError {
   readonly version: ConfigVersion | undefined;
 
   constructor(entry: string, version: ConfigVersion | undefined) {
-    const found = version ? `revision ${String(version.revision)} is there` : "it is not set";
+    const found = version ? `it has revision ${String(version.revision)}` : "it is not set";
     super(
       "KIT_CONFIG_CONFLICT",
-      `Configuration ${shown(entry)} is not at the expected version: ${found}; read it, and set it again`,
+      `Configuration ${shown(entry)} is not at the expected version: ${found}. Read it, then set it again`,
     );
     this.entry = entry;
     this.version = version;
@@ -93,8 +93,8 @@ export class ConfigLostError extends KitError {
   constructor(entry: string, known: ConfigVersion, found: ConfigVersion) {
     const how =
       known.epoch === found.epoch
-        ? `revision ${String(known.revision)} was seen, and now another revision ${String(found.revision)} is there`
-        : `it began anew, at revision ${String(found.revision)}`;
+        ? `revision ${String(known.revision)} is now a different revision ${String(found.revision)}`
+        : `it was created again, and is now at revision ${String(found.revision)}`;
     super("KIT_CONFIG_LOST", `Configuration ${shown(entry)} lost writes: ${how}`);
     this.entry = entry;
     this.known = known;
@@ -110,7 +110,7 @@ export class ComponentRefusedError extends KitError {
   readonly component: string;
 
   constructor(component: string, why: string, cause?: KitError) {
-    super("KIT_COMPONENT_REFUSED", `Component ${shown(component)} has no new connection: ${why}`, {
+    super("KIT_COMPONENT_REFUSED", `Component ${shown(component)} cannot open a new connection: ${why}`, {
       cause,
       retryable: true,
     });

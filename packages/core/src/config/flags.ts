@@ -108,19 +108,19 @@ const isRecord = (value: unknown): value is Record<string, unknown> =>
 
 /** Also validates flags that only other processes define. A text such as `"false"` is rejected. */
 const issuesOf = (name: string, flag: unknown): { message: string; path: string[] }[] => {
-  if (!isRecord(flag)) return [{ message: "expected an object", path: [name] }];
+  if (!isRecord(flag)) return [{ message: "must be an object", path: [name] }];
   const { on, reason, until, ...rest } = flag;
-  const issues = Object.keys(rest).map((key) => ({ message: "is not known", path: [name, key] }));
-  if (typeof on !== "boolean") issues.push({ message: "expected a boolean", path: [name, "on"] });
+  const issues = Object.keys(rest).map((key) => ({ message: "is an unknown name", path: [name, key] }));
+  if (typeof on !== "boolean") issues.push({ message: "must be a boolean", path: [name, "on"] });
   if (reason !== undefined && typeof reason !== "string")
-    issues.push({ message: "expected text", path: [name, "reason"] });
+    issues.push({ message: "must be a string", path: [name, "reason"] });
   if (until !== undefined && typeof until !== "number")
-    issues.push({ message: "expected epoch milliseconds", path: [name, "until"] });
+    issues.push({ message: "must be epoch milliseconds", path: [name, "until"] });
   return issues;
 };
 
 const schema = ownSchema<StoredFlags>((value) => {
-  if (!isRecord(value)) return { issues: [{ message: "expected an object" }] };
+  if (!isRecord(value)) return { issues: [{ message: "must be an object" }] };
   const issues = Object.entries(value).flatMap(([name, flag]) => issuesOf(name, flag));
   return issues.length > 0 ? { issues } : { value: value as StoredFlags };
 });
@@ -180,7 +180,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
    */
   get(name: Name): Flag {
     const flag = this.#isKnown() ? this.#known.get(name) : this.#unknown.get(name);
-    if (!flag) throw new RangeError(`Expected a flag that was named to createFlags, got ${JSON.stringify(name)}`);
+    if (!flag) throw new RangeError(`Unknown flag ${JSON.stringify(name)}: pass its name to createFlags()`);
     return flag;
   }
 
@@ -219,7 +219,12 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
       } catch (error) {
         // This call takes no `op`, and the flag is the same after a repeat.
         if (error instanceof KitUnknownOutcomeError)
-          throw new KitUnknownOutcomeError(`Flag ${name} may or may not be set`, undefined, error.cause, true);
+          throw new KitUnknownOutcomeError(
+            `Flag ${name} was sent, but the reply was lost: the flag may or may not have changed. Set it again`,
+            undefined,
+            error.cause,
+            true,
+          );
         const waitMs = backoffMs(attempt + 1, 2, 50);
         if (!(error instanceof ConfigConflictError) || deadline.remainingMs <= waitMs) throw error;
         await pause(waitMs, signal);

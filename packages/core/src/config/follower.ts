@@ -121,7 +121,7 @@ export class Follower<Value> {
   close(): void {
     this.#reader.stop();
     this.#waiters.failed(this.#commands.life.closedError());
-    this.#stale("it is closed");
+    this.#stale("the object is closed");
   }
 
   async #take(entry: StoredEntry | undefined, sentAt: number): Promise<void> {
@@ -207,7 +207,7 @@ export class Follower<Value> {
     // The change that made the value stale came after this reply.
     if (this.#state === "stale" && this.#reader.isWanted) return;
     if (this.#reader.isListening) this.#become("fresh", "the server confirmed it");
-    else this.#become("stale", "changes are not pushed at the moment");
+    else this.#become("stale", "the server does not push changes at the moment");
   }
 
   /** The entry is missing or invalid. The last good value stays. */

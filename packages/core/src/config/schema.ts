@@ -42,16 +42,15 @@ export const parseJson = (entry: string, text: string): unknown => {
   try {
     value = JSON.parse(text);
   } catch {
-    throw new ConfigInvalidError(entry, [{ path: "", message: "it is not JSON" }]);
+    throw new ConfigInvalidError(entry, [{ path: "", message: "is not JSON" }]);
   }
   const issues: ConfigIssue[] = [];
   walk(value, (part, path) => {
     const at = path.slice(0, 10).join(".");
-    if (path.at(-1) === "__proto__") issues.push({ path: at, message: "this name is not allowed" });
+    if (path.at(-1) === "__proto__") issues.push({ path: at, message: "is not allowed as a name" });
     // It is parsed as Infinity, which JSON cannot express.
-    if (typeof part === "number" && !Number.isFinite(part))
-      issues.push({ path: at, message: "this number is too large" });
-    if (path.length > deepest) issues.push({ path: at, message: `nested more than ${String(deepest)} deep` });
+    if (typeof part === "number" && !Number.isFinite(part)) issues.push({ path: at, message: "is too large a number" });
+    if (path.length > deepest) issues.push({ path: at, message: `is nested deeper than ${String(deepest)} levels` });
   });
   if (issues.length > 0) throw new ConfigInvalidError(entry, issues.slice(0, mostIssues));
   return value;
@@ -65,11 +64,11 @@ export const jsonOf = (entry: string, value: unknown, maxBytes: number): string 
   } catch {
     // The thrown error may quote the value.
   }
-  if (text === undefined) throw new ConfigInvalidError(entry, [{ path: "", message: "it cannot be written as JSON" }]);
+  if (text === undefined) throw new ConfigInvalidError(entry, [{ path: "", message: "cannot be written as JSON" }]);
   const bytes = Buffer.byteLength(text);
   if (bytes > maxBytes)
     throw new ConfigInvalidError(entry, [
-      { path: "", message: `it takes ${String(bytes)} bytes as JSON, of ${String(maxBytes)} allowed` },
+      { path: "", message: `has ${String(bytes)} bytes as JSON, more than maxBytes, ${String(maxBytes)}` },
     ]);
   return text;
 };
@@ -117,7 +116,7 @@ const redactor = (text: string): ((message: string) => string) => {
     const short = firstShort < 0 ? [] : literals.splice(firstShort);
     const patterns = [...literals, `(?<![\\p{L}\\p{N}])(?:${short.join("|") || "$^"})(?![\\p{L}\\p{N}])`];
     const redacted = message.replace(new RegExp(patterns.join("|"), "gu"), "…").slice(0, longestMessage);
-    return quotesPart(redacted) ? "is not what the schema wants" : redacted;
+    return quotesPart(redacted) ? "does not match the schema" : redacted;
   };
 };
 

@@ -19,7 +19,7 @@ const decoded = (text: string): string => {
   try {
     return decodeURIComponent(text);
   } catch {
-    throw badTarget("the address holds a broken percent-escape");
+    throw badTarget("the address has an invalid percent-escape");
   }
 };
 
@@ -28,7 +28,7 @@ const hostList = (hosts: string, defaultPort: number): { host: string; port: num
     // No "@": the text before it would be part of a password, and messages show hosts.
     const [, host, port] = /^(\[[0-9a-f:.%]+\]|[^:@\s\p{C}]*)(?::(\d+))?$/iu.exec(entry) ?? [];
     const number = port === undefined ? defaultPort : Number(port);
-    if (host === undefined || number < 1 || number > 65_535) throw badTarget("a host or port is malformed");
+    if (host === undefined || number < 1 || number > 65_535) throw badTarget("the address has an invalid host or port");
     return { host: decoded(host.replace(/^\[|\]$/g, "")) || "127.0.0.1", port: number };
   });
 
@@ -51,9 +51,11 @@ export const parseAddress = (url: string): Target => {
   }
   const parts = urlForm.exec(url)?.groups;
   if (!parts)
-    throw badTarget("the address must begin with redis: or rediss: (or these with +sentinel or +cluster), or unix:");
+    throw badTarget(
+      "the address must start with redis: or rediss: (or with these and +sentinel or +cluster), or unix:",
+    );
   const scheme = parts["scheme"]?.toLowerCase() ?? "";
-  if (parts["query"]) throw badTarget("options belong in `options`, not behind a question mark");
+  if (parts["query"]) throw badTarget("the address must not have a question mark. Pass options in `options`");
   const settings: RedisOptions = {};
   const [, user, password] = /^([^:]*)(?::(.*))?$/s.exec(parts["user"] ?? "") ?? [];
   if (password) {
@@ -63,7 +65,7 @@ export const parseAddress = (url: string): Target => {
   } else if (user) settings.username = decoded(user);
   if (scheme.startsWith("rediss")) settings.tls = {};
   const path = (parts["path"] ?? "").slice(1);
-  if (path.includes("@")) throw badTarget("user name and password must be percent-encoded");
+  if (path.includes("@")) throw badTarget("the user name and the password must be percent-encoded");
   const hosts = parts["hosts"] ?? "";
   if (scheme.endsWith("+cluster")) {
     if (path !== "" && path !== "0") throw badTarget("a Cluster has only database 0");
@@ -72,13 +74,13 @@ export const parseAddress = (url: string): Target => {
   if (scheme.endsWith("+sentinel")) {
     const [name, db] = path.split("/");
     if (!name)
-      throw badTarget("the Sentinel address must end with the master's name, as in redis+sentinel://h1,h2/name");
+      throw badTarget("the Sentinel address must end with the master's name, such as redis+sentinel://h1,h2/name");
     const number = database(db);
     if (number !== undefined) settings.db = number;
     return { settings: { ...settings, sentinels: hostList(hosts, 26379), name: decoded(name) } };
   }
   const [address, ...others] = hostList(hosts, 6379);
-  if (!address || others.length > 0) throw badTarget("only Sentinel and Cluster addresses have several hosts");
+  if (!address || others.length > 0) throw badTarget("only Sentinel and Cluster addresses may list several hosts");
   const number = database(path);
   if (number !== undefined) settings.db = number;
   return { settings: { ...settings, ...address } };

@@ -106,7 +106,11 @@ const finalError = (error: unknown, address: string): KitError | undefined => {
     return /AUTH|PERMISSION/.test(known.code) ? known : undefined;
   }
   return /CERT|SELF_SIGNED|UNABLE_TO_VERIFY|ERR_TLS|ERR_SSL/.test(code)
-    ? new KitUnavailableError(`No trusted connection to ${address} (${reasonOf(error)})`, address, safeCause(error))
+    ? new KitUnavailableError(
+        `The TLS connection to ${address} failed (${reasonOf(error)}). Check its certificate`,
+        address,
+        safeCause(error),
+      )
     : undefined;
 };
 
@@ -167,9 +171,7 @@ export const connect = async (
 ): Promise<Connection> => {
   // The form of `new Redis(url, options)`: the second argument would have no effect.
   if (typeof more[0] === "object")
-    throw new TypeError(
-      "Expected connect() to have one argument: put the URL into the options, as in connect({ url, … })",
-    );
+    throw new TypeError("connect() accepts one argument. Pass the URL in it: connect({ url, … })");
   const options = optionsOf(target);
   const { deadlineMs = 1_900, connectionName = "kit" } = options;
   // An empty string is a REDIS_URL that is set but empty, as the environment may have it.
@@ -254,7 +256,7 @@ const mask = (client: RedisLike): RedisLike => {
 
 /** ioredis is an optional peer dependency: a program with another client does not need it. */
 const notInstalled = (cause: unknown): never => {
-  throw new KitError("KIT_UNSUPPORTED", "connect() finds no ioredis: npm install ioredis", { cause });
+  throw new KitError("KIT_UNSUPPORTED", "connect() cannot find ioredis. Run `npm install ioredis`", { cause });
 };
 
 const optionNames = ["url", "deadlineMs", "signal", "connectionName", "options", "cluster"];
@@ -279,7 +281,7 @@ const checkDatabase = async (
     if (!isReplyError(error)) throw error;
     const failure = serverError(error, what);
     if (failure.code !== "KIT_SERVER") throw failure;
-    throw new KitError("KIT_TARGET", `Cannot connect: ${address} has no database ${String(db)}`, {
+    throw new KitError("KIT_TARGET", `Cannot connect: ${address} has no database ${String(db)}. Use a lower number`, {
       cause: safeCause(error),
     });
   }
@@ -307,7 +309,10 @@ const untilLoaded = async (
       const info = await executor.run("INFO", ["persistence"], reading(what, deadline, signal));
       if (!/^loading:1\r?$/m.test(String(info))) return true;
       if (deadline.remainingMs <= loadingPauseMs)
-        throw new KitUnavailableError(`Redis at ${address} is still loading its data from disk`, address);
+        throw new KitUnavailableError(
+          `Redis at ${address} is still loading its data from disk. Try again later`,
+          address,
+        );
       await pause(loadingPauseMs, signal);
     } catch (error) {
       if (!isReplyError(error)) throw error;
@@ -331,7 +336,7 @@ const firstReady = (
     ({ reject }) => {
       const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
       const reason = (lastError ? reasonOf(lastError) : "no answer") + deadline.stall;
-      const message = `No Redis at ${address} after ${seconds} s (${reason}). ${hintOf(target, lastError)}${isFromEnvironment ? " REDIS_URL says where it is." : ""}`;
+      const message = `Cannot reach Redis at ${address} after ${seconds} s (${reason}). ${hintOf(target, lastError)}${isFromEnvironment ? " The address is from REDIS_URL." : ""}`;
       reject(new KitUnavailableError(message, address, lastError && safeCause(lastError)));
     },
     ({ resolve, reject }) => {
@@ -369,10 +374,10 @@ const aftermath = /^(Connection is closed|None of startup nodes|Failed to refres
 /** A hint for the message. For a single server, it covers another service on the same port. */
 const hintOf = ({ nodes, settings: { sentinels, tls } }: Target, error: unknown): string =>
   !nodes && !sentinels && ((tls && !error) || /RESP type|Protocol error|closed|RESET|EPIPE/.test(String(error)))
-    ? "A wrong port, TLS on one side, maxclients, or protected mode?"
+    ? "Check the port, TLS, maxclients and protected mode."
     : /ENOTFOUND|EAI_AGAIN/.test(String(error))
-      ? "Is that the host's name?"
-      : "Is it running?";
+      ? "Check the host name."
+      : "Check that it is running.";
 
 /** Connects to a single node, whose error contains the reason. Returns a function that ends this. */
 const askOneNode = (client: RedisLike, onError: (error: unknown) => void): (() => void) => {

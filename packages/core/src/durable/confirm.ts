@@ -56,8 +56,8 @@ const diskOf = ({ settings, version, isRewriting }: Look): Disk => {
   const isSteady = settings.get("no-appendfsync-on-rewrite") === "no";
   if (fsync === "always" && isSteady && !isRewriting) return "always";
   if (canAsk) return "waitaof";
-  const pausing = isSteady ? "" : " but may pause while the file is rewritten";
-  const unless = isRewriting ? " but the file is being rewritten and may be incomplete" : pausing;
+  const pausing = isSteady ? "" : " but may pause during a rewrite of the file";
+  const unless = isRewriting ? " but a rewrite of the file is running" : pausing;
   return { why: `appendfsync is ${fsync}${unless}, and ${String(reason)}` };
 };
 
@@ -79,7 +79,7 @@ export const confirm = async (
 ): Promise<Durability> => {
   const counts: Counts = { replicas: 0, local: false, synced: 0 };
   if (!before?.replication.replid)
-    return unknown("INFO is forbidden or incomplete: it is unknown whether the same server replied", counts);
+    return unknown("INFO is forbidden or incomplete, so another server may have replied", counts);
   const disk = resolved.fsync === "none" ? "off" : diskOf(before);
   const waitUntil = Deadline.in(Math.max(1, Math.min(resolved.timeoutMs, deadline.remainingMs - lastLookMs)));
   const marking = say(connection, "SET", [mark, "1", "PX", markMs], deadline, true);
@@ -90,11 +90,14 @@ export const confirm = async (
     say(connection, "TYPE", [resolved.key], deadline),
   ]);
   if ("lost" in marked || !after) return unknown(lostWhy, counts);
-  if (after.replication.role !== "master") return unknown("the server was demoted meanwhile", counts);
+  if (after.replication.role !== "master") return unknown("the server became a replica meanwhile", counts);
   if (after.replication.replid !== before.replication.replid)
-    return unknown("the server was replaced, or was not a master for a while: its replication id changed", counts);
+    return unknown(
+      "the replication id changed: another server replied, or the server was a replica for a while",
+      counts,
+    );
   if (isMisrouted(route)) return unknown("the slot of the key is moving to another server, or has moved", counts);
-  if ("refusal" in marked) return unknown(`the mark ${mark} was refused: ${marked.refusal.message}`, counts);
+  if ("refusal" in marked) return unknown(`the server rejected the mark ${mark}: ${marked.refusal.message}`, counts);
   if (trouble !== undefined) return unknown(trouble, counts);
   // In this form NaN is not enough.
   if (!(counts.replicas >= resolved.replicas))
@@ -102,25 +105,25 @@ export const confirm = async (
   return afterReplicas(resolved, disk, after, counts);
 };
 
-const lostWhy = "the connection broke, or the server fell silent, before it answered";
+const lostWhy = "the connection failed, or the server did not answer in time";
 
 const afterReplicas = (resolved: ResolvedOptions, disk: Disk, after: Look, counts: Counts): Durability => {
   if (resolved.fsync === "none") return answer("safe", counts);
-  if (disk === "off") return answer("short", counts, "appendonly is off: no append-only file is written");
+  if (disk === "off") return answer("short", counts, "appendonly is off. Set appendonly yes");
   if (typeof disk === "object") return unknown(disk.why, counts);
   // The reply to a write under `always` comes after its sync: as long as it was `always` all the time.
   if (disk === "always" && diskOf(after) !== "always") {
     counts.local = false;
-    return unknown("the append-only file is being rewritten, or its settings were changed meanwhile", counts);
+    return unknown("a rewrite of the append-only file is running, or its settings changed meanwhile", counts);
   }
-  if (!counts.local) return answer("short", counts, "the master's disk has not confirmed in time");
+  if (!counts.local) return answer("short", counts, "the master did not confirm the sync to disk in time");
   if (resolved.fsync === "replicas" && !(counts.synced >= resolved.replicas)) {
     const version = after.version && distrust(after.version.server, after.version.version);
-    if (version !== undefined) return unknown(`the disks of replicas cannot be asked: ${version}`, counts);
+    if (version !== undefined) return unknown(`the replicas cannot confirm a sync to disk: ${version}`, counts);
     return answer(
       "short",
       counts,
-      `the disks of ${String(counts.synced)} of ${String(resolved.replicas)} replicas have it`,
+      `${String(counts.synced)} of ${String(resolved.replicas)} replicas confirmed a sync to disk`,
     );
   }
   return answer("safe", counts);

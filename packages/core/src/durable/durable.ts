@@ -176,9 +176,11 @@ class Session<T> {
     const what = `The durable writes of ${key}`;
     if (this.#written) resolve({ value: this.#written.value, ...unknown("the server did not answer in time") });
     else if (this.#hasSent)
-      reject(new KitUnknownOutcomeError(`${what} did not end in time: they may or may not have been made`, undefined));
+      reject(
+        new KitUnknownOutcomeError(`${what} did not finish in time: they may or may not have been made`, undefined),
+      );
     else if (this.#failure && !this.#connection) reject(this.#failure);
-    else reject(new KitUnavailableError(`${what} did not begin in time`, this.#connection?.address ?? "the master"));
+    else reject(new KitUnavailableError(`${what} did not start in time`, this.#connection?.address ?? "the master"));
   }
 
   #scope(connection: ExclusiveConnection): DurableScope {
@@ -197,7 +199,7 @@ class Session<T> {
     return {
       call: (command, ...args) => {
         if (reserved.test(command))
-          return Promise.reject(new RangeError(`Expected no ${command} inside a durable scope`));
+          return Promise.reject(new RangeError(`You cannot send ${command} in a durable scope`));
         return send(async () => {
           try {
             return await connection.call(command, args, this.#deadline.remainingMs, true);

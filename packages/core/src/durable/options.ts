@@ -50,8 +50,6 @@ export type ResolvedOptions = Resolved<typeof durabilityRules> & { readonly dead
 export const resolveOptions = (options: DurabilityOptions): ResolvedOptions => {
   const { deadlineMs, ...own } = resolve("options", options, durabilityRules);
   if (own.replicas === 0 && own.fsync !== "local")
-    throw new RangeError(
-      `Expected \`replicas\` to be at least 1 with \`fsync\` "${own.fsync}": 0 would wait for nothing`,
-    );
+    throw new RangeError(`Expected \`replicas\` to be at least 1 with \`fsync\` "${own.fsync}", got 0`);
   return { ...own, deadlineMs: deadlineMs ?? own.timeoutMs + 2_000 };
 };

@@ -189,7 +189,7 @@ const nothingLost = (text: string): Loss => ({ text, changes: 0, ms: 0 });
 const unknownLoss = (text: string): Loss => ({ text, changes: undefined, ms: undefined });
 
 const sinceSnapshot = ({ changesSince, points }: SnapshotState): Loss => {
-  const never = points?.length === 0 ? "; none is made by itself" : "";
+  const never = points?.length === 0 ? "; the server makes none automatically" : "";
   return changesSince === 0
     ? nothingLost(`nothing: no change since the last snapshot${never}`)
     : {
@@ -201,13 +201,11 @@ const sinceSnapshot = ({ changesSince, points }: SnapshotState): Loss => {
 
 const byKill = (snapshots: SnapshotState, { isOn, lastWriteOk, isRewriting, bufferedBytes }: AppendOnlyState): Loss => {
   if (!isOn) return sinceSnapshot(snapshots);
-  if (!lastWriteOk) return unknownLoss("what was not written since writes to the append-only file fail");
+  if (!lastWriteOk) return unknownLoss("all changes since writes to the append-only file started to fail");
   if (isRewriting)
-    return unknownLoss(
-      "perhaps all, if the append-only file was off before: it is being rewritten, and INFO does not say why",
-    );
-  if (bufferedBytes) return unknownLoss(`the ${String(bufferedBytes)} bytes that wait for a slow disk`);
-  return nothingLost("nothing: what was acknowledged is in the file");
+    return unknownLoss("unknown during a rewrite of the append-only file: all changes, if the file was off before");
+  if (bufferedBytes) return unknownLoss(`the ${String(bufferedBytes)} bytes in the buffer of a slow disk`);
+  return nothingLost("nothing: all acknowledged changes are in the file");
 };
 
 const byPowerCut = (snapshots: SnapshotState, appendOnly: AppendOnlyState, info: ReadonlyMap<string, string>): Loss => {
@@ -216,11 +214,12 @@ const byPowerCut = (snapshots: SnapshotState, appendOnly: AppendOnlyState, info:
   if (!isOn || killed.changes !== 0) return killed;
   const childRuns = appendOnly.isRewriting || snapshots.isRunning;
   if (fsync !== undefined && pausesOnRewrite && childRuns)
-    return unknownLoss("all since the rewrite or snapshot that is running began: nothing is synced meanwhile");
-  if (fsync === "always") return nothingLost("nothing: what was acknowledged is on the disk");
-  if (fsync === "no") return unknownLoss("what the operating system has not written yet, often the last 30 s");
-  if (fsync === undefined) return unknownLoss("unknown: appendfsync cannot be read");
+    return unknownLoss("all changes since the current rewrite or snapshot started: nothing is synced meanwhile");
+  if (fsync === "always") return nothingLost("nothing: all acknowledged changes are on disk");
+  if (fsync === "no")
+    return unknownLoss("all changes that the operating system has not written yet, often the last 30 s");
+  if (fsync === undefined) return unknownLoss("unknown: kit cannot read appendfsync");
   return numberOf(info.get("aof_pending_bio_fsync"))
-    ? { text: "up to 2 s: a sync is still under way", changes: undefined, ms: 2_000 }
+    ? { text: "up to 2 s: a sync is still running", changes: undefined, ms: 2_000 }
     : { text: "up to 1 s", changes: undefined, ms: 1_000 };
 };

@@ -151,7 +151,7 @@ class Reader implements ReplicaReads {
   async #call(command: string, args: [string, ...RedisArgument[]], deadline: Deadline): Promise<ReplicaRead> {
     if (this.#isClosed) throw new KitClosedError("The object for replica reads");
     if (!(await this.#onlyReads(command, deadline)))
-      throw new RangeError(`Expected a command that only reads, got ${command.slice(0, 40)}`);
+      throw new RangeError(`You can only send commands that read, got ${command.slice(0, 40)}`);
     const shard = await this.#shardOf(args[0], deadline);
     const age = performance.now() - (shard.samples[0]?.at ?? -Infinity);
     const sampling = age > this.#maxStaleMs / 2 ? this.#sample(shard, args[0], deadline) : undefined;

@@ -9,10 +9,10 @@
 export const distrust = (server: "redis" | "valkey", version: string): string | undefined => {
   const [major = NaN, minor = NaN] = version.split(".").map(Number);
   const name = `${server === "redis" ? "Redis" : "Valkey"} ${version}`;
-  if (Number.isNaN(major) || Number.isNaN(minor)) return "its version is not known";
-  if (server === "valkey") return `the WAITAOF of ${name} may answer before the sync (redis/redis#13793)`;
+  if (Number.isNaN(major) || Number.isNaN(minor)) return "the server's version is unknown";
+  if (server === "valkey") return `WAITAOF of ${name} may answer before the sync (redis/redis#13793)`;
   if (major >= 8 || (major === 7 && minor === 2)) return undefined;
   return major === 7 && minor > 2
-    ? `the WAITAOF of ${name} may answer before the sync (redis/redis#13793)`
+    ? `WAITAOF of ${name} may answer before the sync (redis/redis#13793)`
     : `${name} has no WAITAOF`;
 };

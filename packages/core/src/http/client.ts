@@ -51,7 +51,7 @@ class HttpClient extends EventEmitter implements RedisLike {
   }
 
   duplicate(): never {
-    const missing = "workers, listeners, transactions, durable writes and `isolate` need a client with connections";
+    const missing = "use a client with connections for workers, listeners, transactions, durable writes and `isolate`";
     throw new KitError("KIT_UNSUPPORTED", `The client of ${this.options.path} works over HTTP: ${missing}`);
   }
 
@@ -96,9 +96,9 @@ class HttpClient extends EventEmitter implements RedisLike {
     if (status === 408 || status >= 500) throw this.#failed(lost(`HTTP ${String(status)}`), pauseOf(response, 0));
     const reply = parsed(text);
     if (typeof reply?.error !== "string" && response.ok && reply?.result === undefined)
-      throw this.#failed(lost("a reply that is not of this protocol"));
+      throw this.#failed(lost("the reply is not from a Redis REST API"));
     this.#failures = 0;
-    if (status === 401) throw replyError("WRONGPASS the endpoint refused the token");
+    if (status === 401) throw replyError("WRONGPASS the endpoint rejected the token");
     if (typeof reply?.error === "string") throw replyError(reply.error);
     if (!response.ok) throw replyError(`ERR the endpoint replied with HTTP ${String(status)}`);
     return readReply(reply?.result, wantsBytes);

@@ -40,7 +40,12 @@ const endpoint = (name: string, value: string | URL): string => {
 };
 
 const bearer = (name: string, value: string): string =>
-  checked(name, value, typeof value === "string" && /^[\x21-\x7e]+$/.test(value), "text of visible ASCII characters");
+  checked(
+    name,
+    value,
+    typeof value === "string" && /^[\x21-\x7e]+$/.test(value),
+    "a string of visible ASCII characters",
+  );
 
 const sender = (name: string, value: typeof globalThis.fetch): typeof globalThis.fetch =>
   checked(name, value, typeof value === "function", "a function");

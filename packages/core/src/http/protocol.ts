@@ -20,7 +20,7 @@ export const argumentText = (command: string, argument: RedisArgument): string =
   } catch {
     throw new KitError(
       "KIT_UNSUPPORTED",
-      `${command} was not sent: over HTTP arguments are text, and one has other bytes`,
+      `${command} was not sent: over HTTP an argument must be UTF-8, and one is not`,
     );
   }
 };
@@ -29,10 +29,10 @@ const named = (name: string, message: string, code?: string): Error =>
   Object.assign(new Error(message), { name, code });
 
 /** The error for a request that the server did not execute. The executor recognizes its name. Messages show `reason`. */
-export const notSent = (reason: string): Error => named("NotSentError", `The request was refused: ${reason}`, reason);
+export const notSent = (reason: string): Error => named("NotSentError", `The request was rejected: ${reason}`, reason);
 
 /** The error for a request that may have been executed. */
-export const lost = (reason: string): Error => named("Error", `The reply is lost: ${reason}`, reason);
+export const lost = (reason: string): Error => named("Error", `The reply was lost: ${reason}`, reason);
 
 /** The maximum length of an endpoint's text in messages. */
 const maxErrorLength = 500;
@@ -50,7 +50,7 @@ export const readReply = (result: unknown, isBase64: boolean): unknown => {
   if (typeof result === "string" && isBase64) return Buffer.from(result, result === "OK" ? "utf8" : "base64");
   if (typeof result !== "object" || result === null) return result;
   const { error } = result as RestReply;
-  if (typeof error !== "string") throw lost("a reply that is not of this protocol");
+  if (typeof error !== "string") throw lost("the reply is not from a Redis REST API");
   return replyError(error);
 };
 
@@ -64,7 +64,7 @@ export const boundedText = async (response: Response, maxBytes: number): Promise
   let bytes = 0;
   for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
     bytes += chunk.length;
-    if (bytes > maxBytes) throw lost(`a reply of more than ${String(maxBytes)} bytes`);
+    if (bytes > maxBytes) throw lost(`the reply has more than maxReplyBytes, ${String(maxBytes)}`);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString("utf8");

@@ -16,12 +16,12 @@ export type LossReason =
 
 /** The reasons in words, for messages. */
 export const lossWords: Readonly<Record<LossReason, string>> = {
-  expired: "the server no longer has it",
+  expired: "it expired on the server, or the server lost its data",
   taken: "another holder has it",
-  deadline: "no renewal was confirmed before its end",
-  "max-hold": "maxHoldMs is over",
-  stopped: "it was not renewed, and ran out",
-  closed: "the object that it came from was closed",
+  deadline: "the server did not confirm a renewal before the lease ended. Check the network, or raise leaseMs",
+  "max-hold": "maxHoldMs has passed",
+  stopped: "renewal was off or stopped, and the lease ended",
+  closed: "its object was closed",
   released: "it was released",
   "handed-over": "it was handed over",
 };
@@ -31,8 +31,10 @@ export const shown = (text: string): string => JSON.stringify(text);
 
 /** The end of a timeout's message: the last state seen, and why nothing was seen after it. */
 export const lastWords = (seen: string | undefined, cause: unknown): string => {
-  const refused = passes(cause) ? "Redis refused the command at the end" : "Redis was unreachable at the end";
-  const obstacle = isSlotMoving(cause) ? "the slot of its keys was moving at the end" : refused;
+  const refused = passes(cause)
+    ? "at the last try Redis rejected the command"
+    : "at the last try Redis was unreachable";
+  const obstacle = isSlotMoving(cause) ? "at the last try the slot of its keys was moving" : refused;
   const silence = cause === undefined ? undefined : obstacle;
   const words = [seen, silence].filter((word) => word !== undefined);
   return words.length === 0 ? "" : ` (${words.join("; ")})`;

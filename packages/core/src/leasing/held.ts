@@ -291,7 +291,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
 
   #corrupt(): KitKeyTypeError {
     return new KitKeyTypeError(
-      `${this.what}.renew failed: ${this.#key} holds another type of data`,
+      `${this.what}.renew failed: key ${this.#key} holds another type of data`,
       this.#key,
       undefined,
     );

@@ -36,7 +36,7 @@ export const parseLease = <Particulars extends object>(
     !isWhole(saved as Partial<Record<keyof Particulars, unknown>>)
   )
     throw new TypeError(
-      `Expected a text from \`serialise()\` or \`handOver()\` of a ${what}, in the layout of this version`,
+      `Expected a string from \`serialise()\` or \`handOver()\` of a ${what}, made by this major version`,
     );
   // A field that the text lacks must not be found on a prototype either.
   return Object.assign(Object.create(null) as SavedLease<Particulars>, saved);

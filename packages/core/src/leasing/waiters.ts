@@ -197,7 +197,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
     const { client } = this.#commands.context;
     if (this.#lastFailure !== undefined || client.status === "ready") return this.#lastFailure;
     const address = addressOf(client);
-    return new KitUnavailableError(`There is no connection to Redis at ${address}`, address);
+    return new KitUnavailableError(`Not connected to Redis at ${address}`, address);
   }
 
   /** The head of the queue is a waiter of this process, and the holder's lease ends at this server instant. */

@@ -21,7 +21,7 @@ const isSubscribed = /^ERR Can't execute '.*': only \(P\|S\)SUBSCRIBE/;
 /** How long a connection waits for replies in flight before kit leaves it, in milliseconds. */
 const leaveMs = 1_000;
 
-const garbledError = (): Error => new Error("node-redis has lost a part of the replies");
+const garbledError = (): Error => new Error("node-redis lost some of the replies");
 
 /** Whether it is an error reply to the PING of `pingInterval`. All other replies are then correct. */
 const isOfPing = (error: unknown, { options }: NodeRedisClient): boolean =>

@@ -57,7 +57,7 @@ class NodeOfCluster extends SingleClient implements Owner {
     const info = await this.call("CLUSTER", "INFO").catch((error: unknown) => {
       if (!isReplyError(error)) throw error;
     });
-    if (/^cluster_slots_assigned:0\r?$/m.test(String(info))) throw new Error("It knows no slots");
+    if (/^cluster_slots_assigned:0\r?$/m.test(String(info))) throw new Error("The client knows no slots yet");
     return this.template.options ?? {};
   }
 
@@ -264,7 +264,7 @@ export class ClusterClient extends Listening implements RedisLike {
     const node = key === undefined ? this.#anyMaster() : this.#nodeOfSlot(slotOf(key));
     if (!node) {
       this.refreshSlotsCache();
-      throw notSent("No node is known for the command");
+      throw notSent("The client knows no node for the command");
     }
     if (node.status === "wait" || node.status === "end") node.connect().catch(() => undefined);
     try {

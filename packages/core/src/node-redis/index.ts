@@ -39,7 +39,7 @@ const wrap = (client: NodeRedisClient | NodeRedisCluster | NodeRedisSentinel): R
     if ("socketEpoch" in client) return new BorrowedClient(client);
   }
   throw new TypeError(
-    "Expected `client` to be of createClient() or createSentinel() of node-redis from 5.1 on, or of createCluster() from 5.9 on",
+    "Expected `client` to be from createClient() or createSentinel() of node-redis 5.1+, or from createCluster() of 5.9+",
   );
 };
 

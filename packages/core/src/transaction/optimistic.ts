@@ -136,7 +136,7 @@ const namesOf = (keys: readonly string[]): string => keys.join(", ");
 
 const conflict = (keys: readonly string[], attempts: number): KitConflictError =>
   new KitConflictError(
-    `The transaction on ${namesOf(keys)} had a conflict at each of ${String(attempts)} tries: nothing was written`,
+    `The transaction on ${namesOf(keys)} wrote nothing: other writers changed its keys at each of ${String(attempts)} tries`,
     attempts,
   );
 
@@ -168,7 +168,7 @@ const once = async <T>(request: OptimisticRequest, attempt: Attempt<T>): Promise
     if (replies.value === null) return { failure: undefined };
     const refused = (replies.value as unknown[]).find(isReplyError);
     if (refused)
-      throw serverError(refused, `A write of the transaction on ${namesOf(request.keys)} (its other writes stand)`);
+      throw serverError(refused, `A write of the transaction on ${namesOf(request.keys)} (the other writes were made)`);
     return tried;
   } finally {
     connection.returnToPool(isClean);
@@ -196,13 +196,13 @@ const run = async <T>(connection: ExclusiveConnection, queued: Write[], attempt:
   let isOver = false;
   const check = (command: string): void => {
     if (isOver) throw new KitClosedError("The transaction");
-    if (reserved.test(command)) throw new RangeError(`Expected no ${command} inside a transaction`);
+    if (reserved.test(command)) throw new RangeError(`You cannot send ${command} in a transaction`);
   };
   const transaction: Transaction = {
     call: async (command, ...args) => {
       check(command);
       if (blocking.test([command, ...args.slice(0, 8), ""].join(" ")))
-        throw new RangeError(`Expected no ${command} inside a transaction: queue it`);
+        throw new RangeError(`You cannot call ${command} in a transaction. Pass it to queue()`);
       try {
         return await connection.call(command, args, commandDeadlineMs);
       } catch (error) {
@@ -269,7 +269,7 @@ const execute = async (connection: ExclusiveConnection, queued: readonly Write[]
   } catch (error) {
     if (error instanceof KitUnknownOutcomeError)
       throw new KitUnknownOutcomeError(
-        `${what} was sent, but its reply is lost: it may or may not have happened`,
+        `${what} was sent, but the reply was lost: the change may or may not have been made`,
         undefined,
         error.cause,
       );

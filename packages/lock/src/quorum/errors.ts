@@ -15,9 +15,9 @@ declare module "@kit/core" {
 const wordsOf = (vote: Vote): string => {
   switch (vote.vote) {
     case "held":
-      return `held by ${shown(vote.holder)}, ${vote.msLeft === Infinity ? "without an end" : `${String(vote.msLeft)} ms left`}`;
+      return `held by ${shown(vote.holder)}, ${vote.msLeft === Infinity ? "without an expiry" : `${String(vote.msLeft)} ms left`}`;
     case "abstained":
-      return `abstained, since it started lately, for ${String(Math.ceil(vote.msLeft))} ms`;
+      return `abstained for another ${String(Math.ceil(vote.msLeft))} ms after its start`;
     case "error":
       return vote.error.message;
     default:
@@ -47,7 +47,7 @@ export class QuorumError extends KitError {
     const list = votes.map((vote) => `${vote.server}: ${wordsOf(vote)}`).join("; ");
     super(
       "KIT_LOCK_QUORUM",
-      `Lock ${shown(resource)} ${outcome}: it takes ${String(quorum)} of ${String(votes.length)} servers (${list})`,
+      `Lock ${shown(resource)} ${outcome}: ${String(quorum)} of ${String(votes.length)} servers must agree (${list})`,
       { cause: errors[0], retryable: votes.length - lasting >= quorum },
     );
     this.resource = resource;
@@ -71,8 +71,8 @@ export class SameServerError extends KitError {
     super(
       "KIT_LOCK_SAME_SERVER",
       named.length > 1
-        ? `Two clients of a quorum lead to the same server: ${named.join(" and ")}`
-        : `${named.join("")} of a quorum leads to the same server as another client`,
+        ? `${named.join(" and ")} lead to the same server. Pass one client for each server`
+        : `${named.join("")} leads to the same server as another client. Pass one client for each server`,
     );
     this.servers = servers;
     this.positions = positions;

@@ -92,7 +92,7 @@ const checkClients = (clients: readonly RedisLike[]): void => {
   }
   if (new Set(clients).size < clients.length) throw new TypeError("Expected `clients` to be different clients");
   if (clients.some(isClusterClient))
-    throw new TypeError("Expected each of `clients` to lead to one server, got a Cluster client");
+    throw new TypeError("Expected each of `clients` to be a client of one server, got a Cluster client");
 };
 
 /**

@@ -231,7 +231,7 @@ export class QuorumServer {
   /** A server that does not answer counts as unavailable until it does. */
   #failed(lease: string, error: unknown): void {
     if (!isSilence(error) || this.#away) return;
-    this.#away = new KitUnavailableError(`No answer from Redis at ${this.address}`, this.address, error);
+    this.#away = new KitUnavailableError(`Redis at ${this.address} did not answer`, this.address, error);
     void this.#probe(lease);
   }
 

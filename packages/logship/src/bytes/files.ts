@@ -244,7 +244,7 @@ export class OpenFile {
    */
   text(): AsyncIterable<Buffer> {
     if (this.container !== undefined)
-      throw new BadDataError(`Content compressed with ${this.container} cannot be read: decompress it first`, {
+      throw new BadDataError(`logship cannot read ${this.container} content. Decompress the file first`, {
         file: this.#name,
         offset: 0,
       });
@@ -415,7 +415,7 @@ export const hasContent = async (file: LocalFile, { offset, crc }: Known, signal
 export const changedError = (file: string): LogshipError =>
   new LogshipError(
     "KIT_LOGSHIP_CHANGED",
-    `File ${JSON.stringify(file)} has changed since a part of it was processed or shipped`,
+    `File ${JSON.stringify(file)} changed after a part of it was processed or shipped`,
     {
       file,
     },

@@ -129,7 +129,7 @@ const isPadding = async (bytes: Bytes, bad: (reason: string) => BadDataError): P
   let block = await bytes.some();
   if (block?.[0] !== 0) return false;
   for (; block; block = await bytes.some()) {
-    if (block.some((byte) => byte !== 0)) throw bad("Something that is not gzip follows the gzip content");
+    if (block.some((byte) => byte !== 0)) throw bad("Other data follows the gzip content");
     bytes.take(block.length);
   }
   return true;
@@ -147,7 +147,7 @@ const skipHeader = async (bytes: Bytes, bad: (reason: string) => BadDataError): 
   };
   const magic = await need(2);
   if (magic[0] !== id1 || magic[1] !== id2)
-    throw bad(isFirst ? "The content is not gzip" : "Something that is not gzip follows the gzip content");
+    throw bad(isFirst ? "The content is not gzip" : "Other data follows the gzip content");
   const [method, flags = 0] = await need(8);
   if (method !== deflate || (flags & 0xe0) !== 0) throw bad("The header of a gzip member is damaged");
   if (flags & hasExtra) await need((await need(2)).readUInt16LE(0));

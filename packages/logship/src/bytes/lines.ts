@@ -360,13 +360,13 @@ export class LineCutter {
   }
 
   #tooLong(offset: number): LineError {
-    return new LineError(`A line has more than ${String(this.#resolved.maxLineBytes)} bytes`, offset);
+    return new LineError(`A line has more than maxLineBytes, ${String(this.#resolved.maxLineBytes)} bytes`, offset);
   }
 
   #refuseUtf16(bytes: Buffer): void {
     if (this.#offset > 0 || bytes.length < 2) return;
     const mark = bytes.readUInt16BE(0);
-    if (mark === 0xfffe || mark === 0xfeff) throw new LineError("The text is UTF-16", 0);
+    if (mark === 0xfffe || mark === 0xfeff) throw new LineError("The text is UTF-16. Convert it to UTF-8", 0);
   }
 }
 

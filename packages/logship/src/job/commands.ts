@@ -109,7 +109,7 @@ export const jobCommands = (connection: LogConnection, resultKey: (name: string)
         const args = { fence: record.get("fence") ?? "" };
         outcome = await connection.run(scripts.forget, args, { keys: { ...keys, targets: resultKeys(record) } });
         if (outcome === "busy") {
-          const message = `Job ${JSON.stringify(connection.name)} has a worker: end its runs first`;
+          const message = `Job ${JSON.stringify(connection.name)} is running. Stop its runs first`;
           throw new LogshipError("KIT_LOGSHIP_BUSY", message);
         }
       }

@@ -118,7 +118,7 @@ export class Results {
     const fields = this.#fieldsOf(kind, name, field);
     const sum = Number(fields.get(field) ?? 0) + by;
     if (!Number.isSafeInteger(sum)) integerOption("by", by, -Number.MAX_SAFE_INTEGER);
-    if (!Number.isSafeInteger(sum)) throw new RangeError("Expected a sum within ±(2^53 − 1)");
+    if (!Number.isSafeInteger(sum)) throw new RangeError("Expected each sum to be within ±(2^53 − 1)");
     fields.set(field, sum);
     return this;
   }

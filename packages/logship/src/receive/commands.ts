@@ -51,8 +51,12 @@ export const consumerCommands = (
     join: async (op: string, signal: AbortSignal): Promise<Membership> => {
       const reply = await connection.run(scripts.join, { consumer, from, epoch: newToken(), op }, { signal });
       if (reply.state === "trimmed")
-        throw new LogshipError("KIT_LOGSHIP_TRIMMED", `${named} is new, and chunks were freed before it joined`);
-      if (reply.state === "dropped") throw new LogshipError("KIT_LOGSHIP_DROPPED", `${named} was removed`);
+        throw new LogshipError(
+          "KIT_LOGSHIP_TRIMMED",
+          `${named} joined after chunks were freed. Choose another \`from\``,
+        );
+      if (reply.state === "dropped")
+        throw new LogshipError("KIT_LOGSHIP_DROPPED", `${named} was removed from the channel`);
       const before = epoch;
       epoch = undefined;
       // This is another channel of the same name: the commits in the first one are gone. A further run may begin in this one.

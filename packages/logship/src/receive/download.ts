@@ -189,16 +189,16 @@ export class Download {
     const bad = (reason: string): BadDataError =>
       new BadDataError(reason, { file: this.#file.name, chunk: ordinal, offset: storedAt });
     if (stored.length !== size || crc32(stored) !== crc)
-      throw bad("A chunk in Redis differs from what its shipper wrote");
+      throw bad("A chunk in Redis is damaged: it differs from the shipped bytes");
     if (this.#file.codec !== "gzip") {
       noteCrc(stored, crc);
       return { descriptor, bytes: stored };
     }
-    if (!(text <= mostTextBytes)) throw bad("A chunk states more text than a shipper frames");
+    if (!(text <= mostTextBytes)) throw bad("A chunk in Redis is damaged: its text size is too large");
     const bytes = await inflate(stored, { chunkSize: Math.max(text, 64), maxOutputLength: Math.max(text, 1) }).catch(
       () => undefined,
     );
-    if (bytes?.length !== text) throw bad("A chunk does not inflate to the text that its shipper framed");
+    if (bytes?.length !== text) throw bad("A chunk in Redis is damaged: it does not decompress to the shipped text");
     // zlib has compared the text with the CRC at the end of the member.
     noteCrc(bytes, stored.readUInt32LE(size - 8));
     return { descriptor, bytes };
@@ -210,7 +210,7 @@ export class Download {
     } catch (error) {
       return error;
     }
-    return new BadDataError("A chunk is missing in Redis: it was evicted or deleted", {
+    return new BadDataError("A chunk is missing in Redis: the server evicted it, or somebody deleted it", {
       file: this.#file.name,
       chunk: ordinal,
       offset,

@@ -267,7 +267,7 @@ export class ReceivedFile {
   }
 
   #begin(): void {
-    if (this.#isRead) throw new TypeError("Expected a received file to be read once");
+    if (this.#isRead) throw new TypeError("You can read a received file only once");
     this.#isRead = true;
   }
 
@@ -277,7 +277,7 @@ export class ReceivedFile {
   #checkWhole({ offset, crc }: { readonly offset: number; readonly crc: number }): void {
     const { codec, textBytes, crc: whole, name, storedBytes } = this.#download.file;
     if (codec === "member" || (offset === textBytes && crc === whole)) return;
-    throw new BadDataError("The text of a file differs from what its shipper read", {
+    throw new BadDataError("The received text differs from the shipped file", {
       file: name,
       offset: storedBytes,
     });

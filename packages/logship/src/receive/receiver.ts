@@ -226,7 +226,7 @@ export class Receiver extends Processor<ReceiverEvents> {
 const brokenOffError = ({ name, fault }: ReceivedFile): LogshipError =>
   new LogshipError(
     "KIT_LOGSHIP_BROKEN_OFF",
-    `File ${JSON.stringify(name)} is incomplete: its shipper ended it early (${fault})`,
+    `File ${JSON.stringify(name)} is incomplete: its shipper stopped early (${fault})`,
     {
       file: name,
     },

@@ -68,7 +68,9 @@ export const uploadCommands = ({ connection, settings, signal }: Shipping, sourc
       if (opened.state === "closed")
         throw failure("KIT_LOGSHIP_CHANNEL_CLOSED", `Channel ${JSON.stringify(connection.name)} is closed`);
       if (opened.state === "large")
-        throw tooLarge(`File ${JSON.stringify(source.name)} does not fit under the limit as a whole`);
+        throw tooLarge(
+          `File ${JSON.stringify(source.name)} is larger than the channel's limit. Raise it with setLimit()`,
+        );
       op = newToken();
       return opened as Opened;
     },
@@ -109,7 +111,7 @@ export const uploadCommands = ({ connection, settings, signal }: Shipping, sourc
     committed: (reply: ChunksCommitted): Extract<ChunksCommitted, { state: "committed" }> => {
       refuse(reply.state);
       if (reply.state === "committed") return reply as Extract<ChunksCommitted, { state: "committed" }>;
-      throw failure("KIT_LOGSHIP_EXPIRED", "A reservation ended before its chunks were committed", true);
+      throw failure("KIT_LOGSHIP_EXPIRED", "A reservation expired before its chunks were committed", true);
     },
 
     /** Ends the file after its first `count` chunks. False if the server has another number of chunks. */

@@ -82,7 +82,9 @@ export class Reservation {
         return;
       }
       if (reply.limitBytes < reply.unit)
-        throw this.#commands.tooLarge(`A chunk does not fit under the limit of ${String(reply.limitBytes)} bytes`);
+        throw this.#commands.tooLarge(
+          `A chunk is larger than the channel's limit of ${String(reply.limitBytes)} bytes. Raise it with setLimit()`,
+        );
       if (await this.#makeSpace(reply.parts)) continue;
       this.#events.waiting();
       await connection.until("space", mark, signal, reply.msLeft < 0 ? undefined : reply.msLeft + 1);

@@ -24,7 +24,7 @@ export interface Source {
 
 /** A local file as a source. It is inflated, unless its bytes are passed through. */
 export const fileSource = (file: LocalFile, opened: OpenFile, id: string, wanted: Codec): Source => {
-  if (wanted === "member" && !opened.isGzip) throw new TypeError("Expected `passThrough` only with a gzip file");
+  if (wanted === "member" && !opened.isGzip) throw new TypeError("Expected `passThrough` only for a gzip file");
   let read = 0;
   async function* counted(): AsyncGenerator<Buffer, void, undefined> {
     read = 0;
@@ -52,6 +52,6 @@ export const bytesOf = (given: Uint8Array | string): Buffer =>
 const utf8Of = (text: string): Buffer => {
   // Node 20 has this method, but the type library does not.
   if (!(text as unknown as { isWellFormed(): boolean }).isWellFormed())
-    throw new TypeError("Expected `source` to be well-formed text");
+    throw new TypeError("Expected `source` to be well-formed Unicode");
   return Buffer.from(text);
 };

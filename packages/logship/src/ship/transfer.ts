@@ -64,7 +64,7 @@ export const transfer = async (source: Source, how: Shipping, events: TransferEv
       const fault = faultOf(source, settings, error);
       if (fault !== undefined) await upload.breakOff(fault);
       if (!(error instanceof RewindNeeded)) throw error;
-      const message = `Redis lost a part of ${JSON.stringify(source.name)}; a stream cannot be read again`;
+      const message = `Redis lost a part of ${JSON.stringify(source.name)}, and a stream cannot be read again. Ship it under a new name`;
       throw new LogshipError("KIT_LOGSHIP_INTERRUPTED", message, { file: source.name });
     } finally {
       await upload.leave();

@@ -89,7 +89,7 @@ export const longestWaitMs = 3e14;
  */
 export const checkedWait = (waitMs: unknown): number => {
   if (typeof waitMs === "number" && (waitMs >= 0 || waitMs === -1)) return Math.min(Math.ceil(waitMs), longestWaitMs);
-  throw new RangeError("Expected `backoff` to return milliseconds, or -1");
+  throw new RangeError("Expected `backoff` to return a number of milliseconds, or -1");
 };
 
 /** The wait after a failed attempt. Attempts count from 1. */

@@ -22,7 +22,7 @@ const madeId = /^[0-9A-Za-z]{9}\.[0-9a-z]{4}$/;
  */
 export const idText = (name: string, id: string): string => {
   if (/[\p{Cc}\p{Surrogate}]/u.test(textOption(name, id, 128)))
-    throw new RangeError(`Expected \`${name}\` without control characters and lone surrogates`);
+    throw new RangeError(`Expected \`${name}\` to have no control characters or lone surrogates`);
   return id;
 };
 
@@ -37,7 +37,7 @@ export const isMade = (id: string): boolean => madeId.test(id);
  */
 export const ownId = (name: string, id: string): string => {
   if (isMade(idText(name, id)) || id.startsWith("!"))
-    throw new RangeError(`Expected \`${name}\` not to begin with \`!\` or look like a generated id`);
+    throw new RangeError(`Expected \`${name}\` not to start with \`!\` or look like a generated id`);
   return id;
 };
 

@@ -104,7 +104,12 @@ export const encodePayload = (
   if (payload.length * 3 > maxBytes) {
     const bytes = Buffer.byteLength(payload);
     if (bytes > maxBytes)
-      throw new JobPayloadError(name, `has ${String(bytes)} bytes, more than ${String(maxBytes)}`, undefined, what);
+      throw new JobPayloadError(
+        name,
+        `has ${String(bytes)} bytes, more than the maximum of ${String(maxBytes)}`,
+        undefined,
+        what,
+      );
   }
   return payload;
 };

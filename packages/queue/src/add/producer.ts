@@ -117,7 +117,7 @@ export class Producer {
       } catch (error) {
         // The same call would add the jobs of the earlier groups again.
         if (ids.length === 0 || jobs.every(isRepeatable) || !(KitError.is(error) && error.retryable)) throw error;
-        const some = `${String(ids.length)} of ${String(jobs.length)} jobs were added, and then`;
+        const some = `${String(ids.length)} of ${String(jobs.length)} jobs were added, then the call failed`;
         throw new KitUnknownOutcomeError(`${some}: ${error.message}`, undefined, error);
       }
     return ids;
@@ -241,7 +241,9 @@ export class Producer {
 const unknownOutcome = (item: Item, cause?: unknown, reason = ""): KitUnknownOutcomeError =>
   new KitUnknownOutcomeError(
     // Whose replicas have not confirmed it, or whose reply is lost.
-    cause instanceof KitUnknownOutcomeError ? cause.message : `It is unknown whether a job was added${reason}`,
+    cause instanceof KitUnknownOutcomeError
+      ? cause.message
+      : `The reply was lost${reason}: the job may or may not have been added`,
     isGroup(item) ? undefined : (item.op ?? `${item.call ?? ""}:${item.id ?? ""}`),
     cause,
     jobsOf(item).length > 0 && jobsOf(item).every(isRepeatable),

@@ -20,7 +20,7 @@ const reasonOf = (issues: NonNullable<Verdict["issues"]>): string => {
   );
   const shown = [...new Set(paths)].filter((path) => path !== "").slice(0, mostPaths);
   const where = shown.length === 0 ? "" : ` at ${shown.join(", ")}`;
-  return `does not fit its schema${where}`.slice(0, longestReason);
+  return `does not match its schema${where}`.slice(0, longestReason);
 };
 
 export const isThenable = (value: unknown): value is PromiseLike<unknown> =>
@@ -46,7 +46,7 @@ export const assertFits = (schema: StandardSchema, name: string, value: unknown)
     if (!checked.isValid) throw new JobPayloadError(name, checked.reason);
   };
   const failed = (error: unknown): never => {
-    throw new JobPayloadError(name, "cannot be checked: its schema failed", error);
+    throw new JobPayloadError(name, "cannot be checked: its schema threw an error", error);
   };
   let checked: Checked | Promise<Checked>;
   try {

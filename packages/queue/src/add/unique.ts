@@ -51,7 +51,7 @@ export const uniqueOption = (name: string, given: Unique): ResolvedUnique => {
   const unique = resolve(name, given, uniqueRules, undefined, `${name}.`);
   if (unique.ttlMs === undefined ? unique.extend : unique.mode === "keepLast")
     throw new TypeError(
-      `Expected \`${name}\` to have \`ttlMs\` only with "keepFirst", and \`extend\` only with \`ttlMs\``,
+      `Expected \`${name}\` to set \`ttlMs\` only with mode "keepFirst", and \`extend\` only with \`ttlMs\``,
     );
   return unique;
 };

@@ -122,7 +122,7 @@ class Adoption {
     if (items.length > 0 && target !== this.#head)
       throw new AdoptionError(
         this.#name,
-        `has jobs that an adoption into ${target} has not finished: repeat that one first`,
+        `has jobs of an unfinished adoption into ${target}. Repeat that adoption first`,
       );
     this.#token = token === "" ? newToken() : token;
     this.#number = number;
@@ -138,9 +138,9 @@ class Adoption {
       const { next, schedule, refusal } = await this.#schedule(entry);
       if (refusal !== undefined) this.#refuse("scheduler", id, refusal);
       else if (await this.#schedules.get(id))
-        this.#refuse("scheduler", id, "there is a schedule of this id: remove one");
+        this.#refuse("scheduler", id, "the queue already has a schedule with this id: remove one of them");
       else if (await this.#move("repeat", 0, [entry], schedule && next)) this.#nexts.add(next);
-      else this.#refuse("scheduler", id, "its next job has begun, or is gone: repeat the adoption");
+      else this.#refuse("scheduler", id, "its next job has started or was removed: repeat the adoption");
     }
   }
 
@@ -242,7 +242,7 @@ class Adoption {
         this.#refuse(
           "job",
           item.id,
-          `the queue has a job of its ${answer.id === item.id ? "id" : "key"}: ${answer.id}`,
+          `the queue already has a job with its ${answer.id === item.id ? "id" : "key"}: ${answer.id}`,
         );
       } else if (answer) this.#moved[movedAs[item.kind]]++;
       else this.#unsure.push(item.id);
@@ -353,7 +353,7 @@ export const adoptBullQueue = async (
         if (seen.isPaused && (await read(commands, "hexists", "limits", "paused")) !== 1)
           throw new AdoptionError(
             from,
-            `is paused, but queue ${JSON.stringify(queue)} is not: pause both, or resume the BullMQ queue`,
+            `is paused, but queue ${JSON.stringify(queue)} is not. Pause both, or resume the BullMQ queue`,
           );
         await commands.open();
       }

@@ -74,13 +74,13 @@ const uniqueOf = ({ id, deduplication, holder }: StoredBullJob, { de }: BullOpti
 
 /** The reason why a job stays in BullMQ. Undefined if it can move. `isFollowing`: its job scheduler would be moved. */
 export const refusalOf = (id: string, job: StoredBullJob | undefined, isFollowing?: boolean): string | undefined => {
-  if (!job) return "BullMQ has no data of it";
-  if (job.isParent) return "it has children: flows are not there";
-  if (job.parent !== "") return "it is a child of another job: flows are not there";
-  if (job.failure !== "") return "its next worker is to fail it";
-  if (!isFollowing && job.at !== "" && id.endsWith(`:${job.at}`)) return "its job scheduler stays";
+  if (!job) return "BullMQ has no data for it";
+  if (job.isParent) return "it has children: adoption does not move flows";
+  if (job.parent !== "") return "it is a child job: adoption does not move flows";
+  if (job.failure !== "") return "BullMQ has marked it as failed";
+  if (!isFollowing && job.at !== "" && id.endsWith(`:${job.at}`)) return "its job scheduler cannot move";
   const isHolder = job.holder?.id === id;
-  if (isHolder && job.holder.hasNext) return "another job of its deduplication id waits for its end";
+  if (isHolder && job.holder.hasNext) return "another job with its deduplication id runs after it";
   try {
     encodedName(job.name);
     ownId("id", id);
@@ -141,13 +141,13 @@ export const adoptedSchedule = async (
   const refused = (refusal: string): AdoptedSchedule => ({ schedule: undefined, refusal });
   try {
     scheduleId(id);
-    if (!next) return refused("BullMQ has no next job of it");
+    if (!next) return refused("BullMQ has no next job for it");
     const { repeat = {}, timestamp, delay } = optionsOf(job.opts);
     const fact = (key: "pattern" | "tz" | "every" | "limit" | "endDate"): string =>
       facts[key] || String(repeat[key] ?? "");
     const [cron, every, limit, end] = [fact("pattern"), fact("every"), fact("limit"), fact("endDate")];
     const timezone = fact("tz") || zone;
-    if (!every && !timezone) return refused("its pattern has no time zone: say which by `timezone`");
+    if (!every && !timezone) return refused("its pattern has no time zone: set `timezone`");
     const left = limit ? Number(limit) - Number(repeat["count"] ?? facts["ic"]) : undefined;
     const endAt = end ? Number(end) : undefined;
     const at = Number(score);
@@ -167,7 +167,7 @@ export const adoptedSchedule = async (
     const { after } = await wantedOf(id, resolve("schedule", schedule, scheduleRules), queueSettings({}));
     const first = after(0) ?? at;
     if (!every && first !== at)
-      return refused(`BullMQ has its next job at ${textOf(at)}, and croner computes ${textOf(first)}`);
+      return refused(`its next job in BullMQ is at ${textOf(at)}, but croner computes ${textOf(first)}`);
     const following = after(first);
     return { schedule: following ? { ...schedule, startAt: following } : undefined };
   } catch (error) {

@@ -80,7 +80,9 @@ const outcomesOf = (outcomes: unknown, count: number): readonly unknown[] => {
   if (outcomes === undefined) return [];
   if (Array.isArray(outcomes) && outcomes.length === count) return outcomes;
   const got = Array.isArray(outcomes) ? `an array of ${String(outcomes.length)}` : typeof outcomes;
-  throw new TypeError(`Expected a batch of ${String(count)} jobs to return as many outcomes in an array, got ${got}`);
+  throw new TypeError(
+    `Expected a batch of ${String(count)} jobs to return an array of ${String(count)} outcomes, got ${got}`,
+  );
 };
 
 /**

@@ -121,7 +121,12 @@ export class Calls {
         // The queue may be full when the job of an earlier try may have been added.
         if (!isUnknown && (op === undefined || !(KitError.is(error) && error.retryable))) throw error;
         if (isUnknown) ({ op } = error);
-        if (isOver) throw new KitUnknownOutcomeError("It is unknown whether the job of a call was added", op, error);
+        if (isOver)
+          throw new KitUnknownOutcomeError(
+            "The reply was lost: the job of the call may or may not have been added",
+            op,
+            error,
+          );
         await pause(Math.min(deadline.remainingMs, backoffMs(attempt, 20, 1_000)), signal);
       }
   }

@@ -118,7 +118,8 @@ export class QueueEventReader
    */
   [Symbol.asyncIterator](): AsyncIterator<QueueEvent, undefined> {
     this.#life.assertOpen();
-    if (this.#isRead) throw new TypeError("Expected events to be read by one loop");
+    if (this.#isRead)
+      throw new TypeError("Another loop already reads these events. Open separate events for each loop");
     this.#isRead = true;
     return this.#read();
   }

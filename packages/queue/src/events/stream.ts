@@ -96,7 +96,7 @@ export class EventStream {
 
   async #call(command: string, args: readonly string[], deadlineMs: number): Promise<unknown> {
     const connection = this.#connection;
-    if (!connection) throw new Error("It is not connected");
+    if (!connection) throw new Error("Not connected");
     try {
       return await connection.call(command, args, deadlineMs);
     } catch (error) {

@@ -63,7 +63,7 @@ export const editJob = async (
 ): Promise<"edited" | "active" | "none" | "lost"> => {
   const wanted = resolve("changes", changes, editRules);
   if (Object.values(wanted).every((value) => value === undefined))
-    throw new TypeError("Expected `changes` to name at least one change");
+    throw new TypeError("Expected `changes` to have at least one change");
   const rules = resolve("checks", checks, checkRules);
   return await changed(redis, address, id, async (context, keys) => {
     for (;;) {

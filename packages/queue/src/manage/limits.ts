@@ -94,7 +94,7 @@ const nameLines = (option: string, names: Readonly<Record<string, NameLimits | n
 };
 
 const tooManyNames = (): RangeError =>
-  new RangeError(`Expected at most ${String(maxNames)} names of jobs with limits in one queue`);
+  new RangeError(`Expected limits for at most ${String(maxNames)} job names in a queue`);
 
 /** The form of an operand. Empty: nothing changes. 0: the limit is removed. */
 const limitRules = {

@@ -55,7 +55,7 @@ export const popIf = async (
   bound?: number,
   options: PopIfOptions = {},
 ): Promise<Popped | null> => {
-  if (typeof key !== "string" || key === "") throw new TypeError("Expected `key` to be text that is not empty");
+  if (typeof key !== "string" || key === "") throw new TypeError("Expected `key` to be a non-empty string");
   ends.check("end", end);
   if (bound !== undefined && (typeof bound !== "number" || Number.isNaN(bound)))
     throw new RangeError("Expected `bound` to be a number");

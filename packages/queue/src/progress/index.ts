@@ -23,7 +23,8 @@ const noteRules = { keepMs: integer(0, 14 * 86_400_000) } satisfies RulesOf<Note
 
 const takenJob = (job: unknown): TakenJob => {
   const { commands } = Object(job) as Partial<TakenJob>;
-  if (commands === undefined) throw new TypeError("Expected `job` to be the object that the handler got, not a copy");
+  if (commands === undefined)
+    throw new TypeError("Expected `job` to be the object that the handler received, not a copy");
   return job as TakenJob;
 };
 
@@ -37,10 +38,12 @@ const notesOf = (job: Job, options: NoteOptions = {}): JobNotes => {
 
 const jsonOf = (what: string, value: unknown, maxBytes: number): string => {
   const text = JSON.stringify(value) as string | undefined;
-  if (text === undefined) throw new TypeError(`Expected \`${what}\` to be a value that JSON can hold`);
+  if (text === undefined) throw new TypeError(`Expected \`${what}\` to be a JSON value`);
   const bytes = Buffer.byteLength(text);
   if (bytes > maxBytes)
-    throw new RangeError(`Expected \`${what}\` of at most ${String(maxBytes)} bytes as JSON, got ${String(bytes)}`);
+    throw new RangeError(
+      `Expected \`${what}\` to have at most ${String(maxBytes)} bytes as JSON, got ${String(bytes)}`,
+    );
   return text;
 };
 

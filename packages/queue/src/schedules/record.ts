@@ -59,4 +59,4 @@ export const timingOf = (id: string, { timing }: ScheduleRecord): Timing => {
 };
 
 const unreadable = (id: string, cause?: unknown): ScheduleError =>
-  new ScheduleError(id, "is stored in a form that cannot be read", cause);
+  new ScheduleError(id, "is damaged or from a newer version", cause);

@@ -191,8 +191,7 @@ export class Runner {
     } catch (error) {
       if (!this.#refused.has(id)) {
         this.#refused.add(id);
-        const own =
-          error instanceof ScheduleError ? error : new ScheduleError(id, "cannot be run by this process", error);
+        const own = error instanceof ScheduleError ? error : new ScheduleError(id, "cannot run in this process", error);
         this.#events.error(own);
       }
       return undefined;

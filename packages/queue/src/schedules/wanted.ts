@@ -26,10 +26,10 @@ export const scheduleRuns = async (id: string, timing: Timing, isNew = false): P
     after(0);
     return after;
   } catch (error) {
-    if (isMissing(error)) throw new ScheduleError(id, "has a cron expression: install the package croner", error);
-    if (!isNew) throw new ScheduleError(id, "has runs that this process cannot compute", error);
+    if (isMissing(error)) throw new ScheduleError(id, "has a cron expression. Install the package croner", error);
+    if (!isNew) throw new ScheduleError(id, "has runs that this process cannot compute. Update croner", error);
     const reason = error instanceof Error ? error.message : String(error);
-    throw new RangeError(`Expected \`cron\` and \`timezone\` that croner accepts: ${reason}`, { cause: error });
+    throw new RangeError(`Expected \`cron\` and \`timezone\` to be valid for croner: ${reason}`, { cause: error });
   }
 };
 
@@ -46,7 +46,7 @@ export const wantedOf = async (id: string, given: ResolvedSchedule, settings: Qu
     throw new RangeError("Expected `startAt` to be at most `endAt`");
   const timing = { ...given, timezone: cron === undefined ? undefined : (timezone ?? "UTC") };
   const after = await scheduleRuns(id, timing, true);
-  if (after(0) === undefined) throw new RangeError("Expected a schedule with at least one run");
+  if (after(0) === undefined) throw new RangeError("Expected a schedule with at least one run in the future");
   const payload = encodePayload(name, data, settings.maxPayloadBytes);
   const { maxAttempts, backoff, timeoutMs, expiresMs } = settings;
   const afterMs = options?.expiresMs ?? expiresMs;

@@ -65,7 +65,7 @@ export const expectAdded = async (
   if (job && found.length === 1) return job;
   const wanted = `${JSON.stringify(name)} job${data.length === 0 ? "" : " with this data"}`;
   throw new Error(
-    `Expected one ${wanted} in queue ${JSON.stringify(address.queue)}, found ${String(found.length)} among ${String(jobs.length)} of this name`,
+    `Expected one ${wanted} in queue ${JSON.stringify(address.queue)}, found ${String(found.length)} among ${String(jobs.length)} with this name`,
   );
 };
 

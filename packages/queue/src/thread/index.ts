@@ -46,7 +46,7 @@ export const mirrorTo = (leases: JobLeases, worker: MirroredWorker): void => {
   const { redis, thread, keys, leaseMs, maxBlockedMs, source, outage } = worker;
   const ended = (cause: unknown): void => {
     leases.mirrorTo(undefined);
-    const message = "The heartbeat thread has ended: a handler that blocks the main loop loses its jobs";
+    const message = "The heartbeat thread has stopped: a handler that blocks the event loop now loses its jobs";
     outage.report(new KitError("KIT_QUEUE_HEARTBEAT", message, { cause }));
   };
   const registration = {

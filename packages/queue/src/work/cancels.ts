@@ -21,7 +21,10 @@ export const followCancels = (
     state: (state) => {
       if (state === "forbidden")
         outage.report(
-          new KitError("KIT_SERVER", `No push of cancelled jobs: the user may not subscribe to ${channel}`),
+          new KitError(
+            "KIT_SERVER",
+            `The worker learns of cancelled jobs only with its heartbeat. Let the ACL user subscribe to ${channel}`,
+          ),
         );
     },
   });

@@ -106,7 +106,7 @@ export class Runner {
     if (job.isExpired) return this.#fates.expired(job);
     const handler = this.#handlers.get(job.name);
     if (!isReadable || !handler) {
-      const reason = isReadable ? "this worker has no handler of this name" : "the stored data cannot be read";
+      const reason = isReadable ? "this worker has no handler with this name" : "the stored data cannot be read";
       return this.#fates.refused(job, new JobRefusedError(job.name, reason));
     }
     job.state = "running";

@@ -39,6 +39,6 @@ const copied = (options: object): object =>
         } catch {
           // Named below.
         }
-        throw new TypeError(`Expected \`heartbeat\` to be "loop": a thread cannot use the client's \`${name}\``);
+        throw new TypeError(`A thread cannot use the client's \`${name}\`. Set \`heartbeat\` to "loop"`);
       }),
   );

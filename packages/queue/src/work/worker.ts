@@ -225,7 +225,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       const { mirrorTo } = await import("../thread/index.js");
       mirrorTo(this.#fetcher.leases, { redis, thread, keys, outage, source: heartbeat.source, ...this.#settings });
     } catch (cause) {
-      const message = `There is no heartbeat thread: ${(cause as Error).message}`;
+      const message = `The heartbeat thread cannot start: ${(cause as Error).message}`;
       outage.report(new KitError("KIT_QUEUE_HEARTBEAT", message, { cause }));
     }
   }

@@ -164,7 +164,7 @@ export class DistributionSeries {
   slowest(options: SlowestOptions): Promise<{ readonly subject: string; readonly value: number }[]> {
     return traced("stats.slowest", this.#facts, async () => {
       const { slowest, windows } = this.#settings;
-      if (slowest === 0) throw new TypeError("This distribution keeps no list: it was made without `slowest`");
+      if (slowest === 0) throw new TypeError("This distribution has no list. Create it with `slowest`");
       const { limit, range } = slowestOptions(options, slowest);
       const guess = await this.#shared.commands.serverNow();
       const plan = planRange(windows, range, guess);

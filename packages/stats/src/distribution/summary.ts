@@ -45,7 +45,7 @@ export class Summary {
   quantile(q: number): number {
     if (typeof q !== "number") throw new TypeError(`Expected \`q\` to be a number, got ${typeof q}`);
     if (!(q >= 0 && q <= 1)) throw new RangeError(`Expected \`q\` to be from 0 to 1, got ${String(q)}`);
-    if (!this.#sketch) throw new TypeError("A summary of `record()` has no quantiles: call `summary()`");
+    if (!this.#sketch) throw new TypeError("The result of `record()` has no quantiles. Call `summary()`");
     // 0.07 * 100 is a little above 7 in doubles.
     const rank = Math.ceil(q * this.count * (1 - Number.EPSILON));
     if (rank <= 1) return this.min;

@@ -86,7 +86,7 @@ export const addSamples = (families: Map<string, Family>, samples: readonly Metr
     const familyName = type === "counter" ? counterFamilyName(name) : name;
     let family = families.get(familyName);
     if (!family) families.set(familyName, (family = { name: familyName, type, help, samples: [] }));
-    if (family.type !== type) throw new RangeError(`Expected metric ${name} to be of one type, got two`);
+    if (family.type !== type) throw new RangeError(`Expected metric ${name} to have one type, got two`);
     const pairs = Object.entries(labels).map(([label, text]) => [label, String(text)] as const);
     family.samples.push({ suffix: type === "counter" ? "_total" : suffix, labels: pairs, value });
   }

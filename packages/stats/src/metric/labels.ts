@@ -28,7 +28,7 @@ export const metricName = (name: string): string => {
   textOption("name", name, 128);
   if (!metricPattern.test(name))
     throw new RangeError(
-      `Expected \`name\` to be letters, digits and _, not beginning with a digit, got ${shown(name)}`,
+      `Expected \`name\` to have only letters, digits and _, and not to start with a digit, got ${shown(name)}`,
     );
   return name;
 };
@@ -41,10 +41,10 @@ export const labelNames = (names: readonly string[]): readonly string[] => {
     textOption("labelNames", name, 128);
     if (!metricPattern.test(name) || name.startsWith("__") || reservedLabels.has(name))
       throw new RangeError(
-        `Expected each of \`labelNames\` to be letters, digits and _, not beginning with a digit or __, nor le or quantile; got ${shown(name)}`,
+        `Expected each of \`labelNames\` to have only letters, digits and _, and not to start with a digit or __ or be le or quantile, got ${shown(name)}`,
       );
   }
-  if (new Set(names).size < names.length) throw new RangeError("Expected `labelNames` to have no name twice");
+  if (new Set(names).size < names.length) throw new RangeError("Expected `labelNames` to be different names");
   return [...names];
 };
 
@@ -57,8 +57,7 @@ export const labelValues = (names: readonly string[], labels: Readonly<Record<st
   if (typeof labels !== "object" || labels === null)
     throw new TypeError(`Expected \`labels\` to be an object with ${names.join(", ")}`);
   for (const name of Object.keys(labels))
-    if (!names.includes(name))
-      throw new TypeError(`Expected labels ${names.join(", ")} only, got ${shown(name)} as well`);
+    if (!names.includes(name)) throw new TypeError(`Unknown label ${shown(name)}. Known labels: ${names.join(", ")}`);
   return names.map((name) => labelValue(name, Object.hasOwn(labels, name) ? labels[name] : undefined));
 };
 

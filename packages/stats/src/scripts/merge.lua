@@ -21,7 +21,7 @@ local plan = ARGV
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local ledgerMs = plan[1]
-local newer = { err = 'KIT_LAYOUT newer' }
+local newer = { err = 'KIT_LAYOUT a newer version wrote it' }
 local huge = math.huge
 
 local function isOf(key, type)

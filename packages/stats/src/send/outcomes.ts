@@ -98,7 +98,7 @@ export class Outcomes {
 
   /** The error of an unknown outcome. `isRepeat`: of a call with the `op` of the batch. */
   unknown({ outbox, op }: Batch, cause: unknown, isRepeat = false): KitUnknownOutcomeError {
-    const message = `An amount for ${outbox.id} was sent, but its reply is lost: it may or may not have been counted`;
+    const message = `An amount for ${outbox.id} was sent, but the reply was lost: it may or may not have been counted`;
     return new KitUnknownOutcomeError(message, op, cause, isRepeat);
   }
 

@@ -127,7 +127,7 @@ export class Sender {
   /** Waits again for a batch whose outcome was unknown. */
   async #again<Result>(op: string, deadline: Deadline): Promise<Result> {
     const batch = this.#outcomes.find(op);
-    if (!batch) throw new RangeError("Expected `op` to come from a KitUnknownOutcomeError of this object");
+    if (!batch) throw new RangeError("Expected `op` to be from a KitUnknownOutcomeError of this object");
     if (!batch.outcome) await inTime(this.#dispatcher.attempt(batch.outbox), { deadline });
     const { outcome } = batch;
     if (!outcome) throw this.#outcomes.unknown(batch, undefined, true);

@@ -79,7 +79,7 @@ export const precisionsOption = (name: string, given: readonly Precision[], perK
         `Expected \`${name}\` to have steps that are multiples of the finest, got ${String(stepMs)}`,
       );
     if (steps[index + 1]?.stepMs === stepMs)
-      throw new RangeError(`Expected \`${name}\` to have each step once, got ${String(stepMs)} twice`);
+      throw new RangeError(`Expected \`${name}\` to have different steps, got ${String(stepMs)} twice`);
   });
   return steps;
 };
@@ -156,7 +156,7 @@ export const planRange = (steps: readonly Step[], range: RangeOptions, now: numb
   const source = sourceOf(fitting, fromAt, now);
   const toAt = Math.ceil(to / stepMs) * stepMs;
   if ((toAt - fromAt) / stepMs > maxBuckets)
-    throw new RangeError(`Expected a range of at most ${String(maxBuckets)} buckets; give a larger \`stepMs\``);
+    throw new RangeError(`Expected a range of at most ${String(maxBuckets)} buckets. Pass a larger \`stepMs\``);
   return { source, stepMs, fromAt, toAt };
 };
 
@@ -184,7 +184,7 @@ export const planDays = (
   );
   if (fitting.length === 0)
     throw new RangeError(
-      `Expected one of the steps to divide the days of the time zone (${steps.map(({ stepMs }) => String(stepMs)).join(", ")}); 900000 divides those of all`,
+      `Expected a step that divides the days of the time zone, got ${steps.map(({ stepMs }) => String(stepMs)).join(", ")}. A step of 900000 fits every zone`,
     );
   return { source: sourceOf(fitting, first.startAt, now), fromAt: first.startAt, toAt: last.endAt };
 };

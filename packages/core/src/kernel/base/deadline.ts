@@ -58,7 +58,7 @@ export class Deadline {
   /** The part of a message that reports the stall in which the deadline passed. Empty if there was none. */
   get stall(): string {
     const seconds = (this.#stalledMs / 1_000).toFixed(1);
-    return this.#stalledMs > namedMs ? `; the event loop stood still for at least ${seconds} s` : "";
+    return this.#stalledMs > namedMs ? `; the event loop was blocked for at least ${seconds} s` : "";
   }
 }
 

@@ -174,7 +174,7 @@ export class KitUnknownOutcomeError extends KitError {
 
   /** `retryable`: whether the caller's call is idempotent. */
   constructor(message: string, op: string | undefined, cause?: unknown, retryable = false) {
-    const hint = op === undefined || retryable ? "" : "; to repeat it, pass the `op` of this error";
+    const hint = op === undefined || retryable ? "" : ". To repeat it, pass the error's `op`";
     super("KIT_UNKNOWN_OUTCOME", message + hint, { cause, retryable });
     this.op = op;
   }
@@ -312,46 +312,41 @@ export const isSlotMoving = (error: unknown): boolean => {
 const forbidden = /^(NOPERM\b|(ERR )?The user executing the script|ACL failure in script)/;
 
 const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[] = [
-  [/^OOM\b/, "KIT_SERVER_FULL", "the server is at its memory limit (maxmemory)", true],
+  [/^OOM\b/, "KIT_SERVER_FULL", "the server is out of memory. Free some, or raise maxmemory", true],
   [
     /^READONLY\b/,
     "KIT_READONLY",
-    "the server is a read-only replica (`connect()`, `isolate`, `reconnectOnError` leave it)",
+    "the server is a read-only replica. Use `connect()`, `isolate` or `reconnectOnError`",
     true,
   ],
-  [/^(LOADING|MASTERDOWN)\b/, "KIT_LOADING", "the server is not serving its data yet", true],
+  [/^(LOADING|MASTERDOWN)\b/, "KIT_LOADING", "the server does not serve its data yet", true],
   [/^(BUSY|UNKILLABLE)\b/, "KIT_BUSY", "the server is busy with a long script", true],
-  [/^(TRYAGAIN|ASK)\b/, "KIT_CLUSTER", "the slot of its keys is moving to another node of the Cluster", true],
+  [/^(TRYAGAIN|ASK)\b/, "KIT_CLUSTER", "the slot of its keys is moving to another Cluster node", true],
   [
     brokenOff,
     "KIT_CLUSTER",
-    "the slot of its keys is moving to another node of the Cluster, and it may be done in part",
+    "some of its changes may be made: the slot of its keys is moving to another Cluster node",
     true,
   ],
-  [/^(CLUSTERDOWN|MOVED)\b/, "KIT_CLUSTER", "the Cluster could not serve it", true],
+  [/^(CLUSTERDOWN|MOVED)\b/, "KIT_CLUSTER", "the Cluster does not serve its keys. See CLUSTER INFO", true],
   [
     /^(CROSSSLOT|(ERR )?Script attempted to access)/,
     "KIT_CLUSTER",
-    "its keys lie in several slots of the Cluster",
+    "its keys are in several slots of the Cluster. Use one {hash tag}",
     false,
   ],
-  [/^NOREPLICAS\b/, "KIT_SERVER", "the server refuses writes (more replicas, or a lower min-replicas-to-write)", true],
-  [/^MISCONF\b/, "KIT_SERVER", "the server refuses writes (see its log, or stop-writes-on-bgsave-error)", true],
+  [/^NOREPLICAS\b/, "KIT_SERVER", "the server has too few replicas. Add one, or lower min-replicas-to-write", true],
+  [/^MISCONF\b/, "KIT_SERVER", "the server cannot save to disk. See its log, or stop-writes-on-bgsave-error", true],
   [
     /^NOAUTH\b/,
     "KIT_AUTH",
-    "the server requires a password, and the address has none: redis://:PASSWORD@HOST:PORT",
+    "the server requires a password. Set it in the address: redis://:PASSWORD@HOST:PORT",
     false,
   ],
-  [/^(WRONGPASS|ERR invalid password)/, "KIT_AUTH", "the server refused the credentials", false],
-  [forbidden, "KIT_NO_PERMISSION", "the ACL user is not permitted to do this", false],
-  [/^NOSCRIPT\b/, "KIT_NOSCRIPT", "the server lost the script between two tries", true],
-  [
-    /^KIT_LAYOUT\b/,
-    "KIT_LAYOUT",
-    "its data has an unsupported layout: a newer version wrote it, or it is damaged",
-    false,
-  ],
+  [/^(WRONGPASS|ERR invalid password)/, "KIT_AUTH", "the server rejected the credentials", false],
+  [forbidden, "KIT_NO_PERMISSION", "the ACL user has no permission. See ACL LOG", false],
+  [/^NOSCRIPT\b/, "KIT_NOSCRIPT", "the server lost the script between two attempts", true],
+  [/^KIT_LAYOUT\b/, "KIT_LAYOUT", "its data is damaged or from a newer version", false],
 ];
 
 /**

@@ -55,7 +55,7 @@ export const keyspace = (packageName: string, prefix = "kit"): Keyspace => {
 export const prefixRule: Rule<string, string> = matching(
   text(64, "kit"),
   /^[^{}*?[\]\\\s\p{C}]+$/u,
-  "to have no braces, white space, control characters, and none of * ? [ ] \\",
+  "to have no braces, white space, control characters or * ? [ ] \\",
 );
 
 /** @throws {TypeError | RangeError} the prefix cannot be used before a hash tag. */

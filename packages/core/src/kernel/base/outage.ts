@@ -67,7 +67,7 @@ export class OutageReporter {
     const cause = this.#first;
     // The unknown outcome is over: its own error reported it.
     const first = cause?.code === "KIT_UNKNOWN_OUTCOME" ? "a reply was lost" : cause?.message;
-    this.#emit(new KitError("KIT_RECOVERED", `It works again, after ${seconds} s: ${first ?? ""}`, { cause }));
+    this.#emit(new KitError("KIT_RECOVERED", `Recovered after ${seconds} s. First error: ${first ?? ""}`, { cause }));
   }
 
   get #isOpen(): boolean {

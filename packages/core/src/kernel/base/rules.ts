@@ -59,6 +59,11 @@ const show = (value: unknown): string => {
 export const wrong = (name: string, wanted: string, value: unknown, isRightType = false): Error =>
   new (isRightType ? RangeError : TypeError)(`Expected \`${name}\` to be ${wanted}, got ${show(value)}`);
 
+const unknownName = (name: string, known: readonly string[], key: string): Error =>
+  new TypeError(
+    `Unknown option ${JSON.stringify(key.slice(0, 80))} in \`${name}\`. Known options: ${known.join(", ")}`,
+  );
+
 /**
  * Checks an option that must be an integer in a range, and returns it.
  *
@@ -123,9 +128,7 @@ export const choiceOption = <const T extends string>(name: string, value: unknow
 export const optionsObject = <T extends object>(name: string, value: T, known: readonly string[]): T => {
   const given: unknown = value;
   if (typeof given !== "object" || given === null || Array.isArray(given)) throw wrong(name, "an object", given);
-  for (const key of Object.keys(given))
-    if (!known.includes(key))
-      throw new TypeError(`Expected \`${name}\` to have only ${known.join(", ")}; got ${show(key)} besides`);
+  for (const key of Object.keys(given)) if (!known.includes(key)) throw unknownName(name, known, key);
   return Object.assign(Object.create(null) as T, value);
 };
 
@@ -256,10 +259,7 @@ export const resolve = <Table extends Rules, Settings extends Resolved<Table> = 
   // One shape for all calls of a table: V8 copies it in a few nanoseconds, and adding names would cost microseconds.
   const settings = { ...(defaults ?? facts.defaults) } as Record<string, unknown>;
   for (const key of Object.keys(given)) {
-    if (!Object.hasOwn(rules, key))
-      throw new TypeError(
-        `Expected \`${name}\` to have only ${Object.keys(rules).join(", ")}; got ${show(key)} besides`,
-      );
+    if (!Object.hasOwn(rules, key)) throw unknownName(name, Object.keys(rules), key);
     const value: unknown = (given as Record<string, unknown>)[key];
     if (value !== undefined) settings[key] = rules[key]?.check(path + key, value as never);
   }

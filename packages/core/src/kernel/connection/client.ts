@@ -175,7 +175,7 @@ export const addressOf = (client: RedisLike): string => {
   const { path, host, port, sentinels, name } = node.options;
   // Behind Sentinels only the socket has the master's address.
   if (sentinels?.length)
-    return peerOf(node) || `"${String(name)}" of the Sentinels ${sentinels.map(hostAndPort).join(", ")}`;
+    return peerOf(node) || `"${String(name)}" at the Sentinels ${sentinels.map(hostAndPort).join(", ")}`;
   return path ?? `${host ?? "127.0.0.1"}:${String(port ?? 6379)}`;
 };
 
@@ -281,7 +281,7 @@ export const duplicateNode = (client: RedisLike, overrides: Record<string, unkno
   const masters = isClusterClient(client) ? client.nodes("master") : [client as NodeClient];
   const model = masters[Math.floor(Math.random() * masters.length)];
   if (!model) {
-    const what = "No master of the Cluster is known: the connection was not opened";
+    const what = "The client knows no master yet";
     throw new KitUnavailableError(what, addressOf(client));
   }
   return (model.duplicate as (options: object) => RedisLike)(settings) as NodeClient;

@@ -17,7 +17,7 @@ export const noAnswer = (
   end = endOf(client),
 ): KitUnavailableError => {
   const address = addressOf(client);
-  const what = end ? `The client for ${address} ${end}` : `No answer from Redis at ${address} in time${reason}`;
+  const what = end ? `The client for ${address} ${end}` : `Redis at ${address} did not answer in time${reason}`;
   // Only the owner of the client can change its end.
   return new KitUnavailableError(`${what}: ${undone}`, address, cause, !end);
 };

@@ -370,7 +370,7 @@ export class CommandExecutor {
     const reason = why && ` (${why}${stall})`;
     if (call.maybeSent && call.mutates)
       return new KitUnknownOutcomeError(
-        `${call.what} was sent to ${address}, but its reply is lost${reason}: it may or may not have happened`,
+        `${call.what} was sent to ${address}, but the reply was lost${reason}: the change may or may not have been made`,
         call.op,
         cause,
         call.isRepeatable ?? (call.idempotent || call.op !== undefined),
@@ -434,11 +434,9 @@ export class CommandExecutor {
 
 /** The error for a slot on another node: only a Cluster client can follow a slot to its node. */
 const elsewhere = ({ what }: Call, reply: Error): KitError =>
-  new KitError(
-    "KIT_CLUSTER",
-    `${what} failed: another node of the Cluster serves its keys, and the client is not a Cluster client`,
-    { cause: safeCause(reply) },
-  );
+  new KitError("KIT_CLUSTER", `${what} failed: another Cluster node serves its keys. Use a Cluster client`, {
+    cause: safeCause(reply),
+  });
 
 /** Whether the client uses RESP2, and so accepts no other commands while it is subscribed. */
 const isSubscribed = (error: unknown): boolean => String(error).includes("in subscriber mode");

@@ -118,7 +118,7 @@ export class ExclusivePool {
         this.#discard(connection);
         const waitMs = backoffMs(attempt, 20, 500);
         if (waitMs >= deadline.remainingMs) {
-          const leads = `${addressOf(this.#client)} led to another server than that of the client until the deadline`;
+          const leads = `${addressOf(this.#client)} led to a different server than the client's until the deadline`;
           throw new KitUnavailableError(leads, addressOf(this.#client));
         }
         await pause(waitMs, signal);

@@ -237,7 +237,7 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
     if (operands.some((one) => one == null)) throw new TypeError(`A key of ${name} is missing`);
     appendArgs(operands, args);
     // Clients take them as arguments of a function, which must fit on the stack.
-    if (operands.length > 100_000) throw new RangeError(`${name} has over 100,000 operands`);
+    if (operands.length > 100_000) throw new RangeError(`${name} has over 100,000 arguments`);
     const call = new ScriptCall(facts, operands, options);
     // A deadline of NaN, or of text that is no number, would never come.
     if (!(call.deadline.at > -Infinity)) throw new TypeError("Expected `deadlineMs` to be a number");
@@ -283,7 +283,7 @@ const keyTypeError = async (
     const wanted = expected(index + 1);
     if (typeof found !== "string" || found === "none" || wanted === undefined || found === wanted) continue;
     if (wanted === "any") others.push(`${key} (${found})`);
-    else return new KitKeyTypeError(`${what} failed: ${key} holds a ${found}, not a ${wanted}`, key, found, cause);
+    else return new KitKeyTypeError(`${what} failed: key ${key} holds a ${found}, not a ${wanted}`, key, found, cause);
   }
   // Of keys whose types differ only the script knows which is wrong.
   const among = others.length === 0 ? "" : `: ${others.slice(0, 5).join(" or ")}`;

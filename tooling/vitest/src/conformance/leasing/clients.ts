@@ -138,7 +138,7 @@ export const describeLeaseClients = (leasing: Leasing): void => {
       expect(await rejection(waiter.promise)).toMatchObject({
         ...leasing.timeoutOf(holder),
         message: expect.stringMatching(
-          new RegExp(`${leasing.lastSeen} when last seen; Redis was unreachable at the end\\)$`),
+          new RegExp(`${leasing.lastSeen} at the last reply; at the last try Redis was unreachable\\)$`),
         ) as unknown,
         cause: { code: "KIT_UNAVAILABLE" },
       });
@@ -230,7 +230,7 @@ export const describeLeaseClients = (leasing: Leasing): void => {
       const refusal = {
         code: "KIT_CLUSTER",
         retryable: false,
-        message: expect.stringContaining("the client is not a Cluster client") as unknown,
+        message: expect.stringContaining("Use a Cluster client") as unknown,
       };
       expect(await rejection(leaser.acquire({ waitMs: 3_000 }))).toMatchObject(refusal);
       expect(await rejection(leaser.acquire())).toMatchObject(refusal);

@@ -147,7 +147,7 @@ export const describeLeaseOptions = (leasing: Leasing): void => {
         const error = await rejection(leasing.on(client).resume(text as string));
         expect(error).toBeInstanceOf(TypeError);
         expect(String(error)).toBe(
-          `TypeError: Expected a text from \`serialise()\` or \`handOver()\` of a ${what}, in the layout of this version`,
+          `TypeError: Expected a string from \`serialise()\` or \`handOver()\` of a ${what}, made by this major version`,
         );
         expect(client.status).toBe("wait");
       },
