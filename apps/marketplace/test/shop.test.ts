@@ -471,7 +471,7 @@ describe("The price list", () => {
     expect(await run(command)).toMatch(/held by 1 reader, 7 waiting[^]*a slow reader[^]*the shop \(writes\)/);
     const all = await run(command.replace(`inspect lock ${priceListLock}`, "list locks"));
     expect(all).toMatch(/^shop\.main\.i1\s+somebody/m);
-    expect(all).toMatch(/^shop\.prices\s+a slow reader, ends in .*7: the shop \(writes\)/m);
+    expect(all).toMatch(/^shop\.prices\s+a slow reader, expires in .*7: the shop \(writes\)/m);
 
     await Promise.all([reading.release(), item.release()]);
     await eventually(async () => expect(await page()).toContain("each of one edition"), slow);

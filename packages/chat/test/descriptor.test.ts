@@ -31,7 +31,10 @@ describe("kit inspect chat", () => {
     await sendMany(chat, "ann", 3);
     const { data, facts, table } = await look(room);
     expect(data).toMatchObject({ chat: room, head: 3, messages: 3, members: 2, slowest: 0, mailbox: null });
-    expect(Object.fromEntries(facts!)).toMatchObject({ messages: "3, up to 3", members: "2, the slowest at 0" });
+    expect(Object.fromEntries(facts!)).toMatchObject({
+      messages: "3, last sequence 3",
+      members: "2, slowest at position 0",
+    });
     expect(table!.rows.toSorted(([one = ""], [other = ""]) => one.localeCompare(other))).toEqual([
       ["ann", "3", "0"],
       ["bob", "0", "3"],
@@ -45,9 +48,7 @@ describe("kit inspect chat", () => {
     await box.take();
     const { data, facts } = await look("box");
     expect(data).toMatchObject({ mailbox: { length: 1, leased: 1 } });
-    expect(Object.fromEntries(facts!)["mailbox"]).toMatch(
-      /^1 not acknowledged, 1 of them leased, the oldest sent .* ago$/,
-    );
+    expect(Object.fromEntries(facts!)["mailbox"]).toMatch(/^1 unacknowledged, 1 leased, oldest sent .* ago$/);
   });
 });
 

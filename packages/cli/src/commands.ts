@@ -58,10 +58,11 @@ const askWhich = async (target: Target, { name }: CliArgument, kind: Kind): Prom
     const [{ things, isWhole } = { things: [], isWhole: true }] = await find(redis, target.prefix, [kind]);
     const names = things.slice(0, mostNamed).map((one) => one.name);
     const { things: plural } = kind.listed;
-    const more = names.length < things.length || !isWhole ? `, and more: kit list ${plural}` : "";
-    const there = names.length === 0 ? `There are no ${plural} under the prefix ${target.prefix}` : names.join(", ");
+    const more = names.length < things.length || !isWhole ? `, and more. To list all: kit list ${plural}` : "";
+    const there =
+      names.length === 0 ? `The prefix ${target.prefix} has no ${plural}` : `Known ${plural}: ${names.join(", ")}`;
     const which = name === "name" ? kind.inspector.thing : name;
-    throw new Failure(`Which ${which}? ${there}${more}`, exitCodes.usage);
+    throw new Failure(`Missing argument: ${which}. ${there}${more}`, exitCodes.usage);
   });
 };
 
@@ -93,8 +94,8 @@ const declare = (
         await withConnection(given.target, "kit-list", async (redis) => {
           const names = await namesOf(callOf(redis, given, options), ...given.args);
           const more = names.length > mostNamed ? " …" : "";
-          const there = names.length === 0 ? "There are none yet" : names.slice(0, mostNamed).join(", ");
-          throw new Failure(`Which ${missing.name}? ${there}${more}`, exitCodes.usage);
+          const there = names.length === 0 ? "none yet" : names.slice(0, mostNamed).join(", ");
+          throw new Failure(`Missing argument: ${missing.name}. Known names: ${there}${more}`, exitCodes.usage);
         });
       const about = missing.about === "" ? "" : `: ${missing.about}`;
       command.error(`error: missing required argument '${missing.name}'${about}`, {
@@ -135,10 +136,8 @@ export const addInspector = (parent: Command, from: PackageDescriptor, inspector
       await output.report(withKeys(report, await keysOf(redis, keys(target.prefix, ...names))));
     });
   });
-  // `stats` names no single thing.
-  const article = thing.endsWith("s") ? "" : /^[aeiou]/.test(thing) ? "an " : "a ";
-  command.description(`${article}${thing} of @kit/${from.name}: ${about}`);
-  if (keys) command.option("--keys", "the keys behind it, too");
+  command.description(`${about} (@kit/${from.name})`);
+  if (keys) command.option("--keys", "include its Redis keys");
 };
 
 const lookBy =
@@ -155,18 +154,18 @@ export const addList = (parent: Command, from: PackageDescriptor, kind: Kind): v
       const report = await listOf(redis, target.prefix, kind, lookBy(redis, given));
       await outputOf(target.json === true, withoutCredentials(url)).report(report);
     });
-  }).description(`the ${things} of @kit/${from.name} that are there now`);
+  }).description(`list ${things} and their state (@kit/${from.name})`);
 };
 
 /** `kit list`: all existing things. */
 export const addOverview = (listed: Command, kinds: readonly Kind[]): void => {
-  const args: readonly CliArgument[] = [{ name: "things", about: "of one kind only", count: "optional" }];
+  const args: readonly CliArgument[] = [{ name: "things", about: "list only this kind", count: "optional" }];
   declare(listed, { args, options: [] }, async (given) => {
     const { target } = given;
     const [unknown] = given.args;
     if (unknown !== undefined) {
       const there = kinds.map((kind) => kind.listed.things).join(", ");
-      throw new Failure(`There are no ${JSON.stringify(unknown)} to list. There are: ${there}`, exitCodes.usage);
+      throw new Failure(`Cannot list ${JSON.stringify(unknown)}. Choose one of: ${there}`, exitCodes.usage);
     }
     await withConnection(target, "kit-list", async (redis, url) => {
       const report = await overviewOf(redis, target.prefix, kinds, lookBy(redis, given));
@@ -188,7 +187,8 @@ export const addCommand = (kit: Command, from: PackageDescriptor, command: CliCo
   let parent = kit;
   for (const word of words.slice(0, -1))
     parent =
-      parent.commands.find((one) => one.name() === word) ?? parent.command(word).description(`of @kit/${from.name}`);
+      parent.commands.find((one) => one.name() === word) ??
+      parent.command(word).description(`commands of @kit/${from.name}`);
   declare(parent.command(words.at(-1) ?? ""), { from, args, options }, async (given) => {
     const { target } = given;
     const runCommand = async (redis: Connection, url: string): Promise<void> => {

@@ -15,9 +15,9 @@ export interface Target {
 
 export const targetOptions = (command: Command): Command =>
   command
-    .option("--url <url>", "which Redis (default: $REDIS_URL, else redis://127.0.0.1:6379)")
-    .option("--prefix <prefix>", "what the packages' keys begin with", "kit")
-    .option("--json", "one JSON object on stdout");
+    .option("--url <url>", "address of Redis (default: $REDIS_URL, then redis://127.0.0.1:6379)")
+    .option("--prefix <prefix>", "prefix of the keys", "kit")
+    .option("--json", "print JSON");
 
 const note = (text: string | undefined): Promise<void> =>
   text === undefined ? Promise.resolve() : write(process.stderr, `kit: ${harmless(text)}\n`);

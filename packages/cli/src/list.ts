@@ -98,7 +98,7 @@ export const find = async (redis: Connection, prefix: string, kinds: readonly Ki
 /** An entry that is damaged, or is another application's, does not hide the others. */
 const damage = (error: unknown): Report => {
   if (isRefusal(error)) {
-    const summary = "not permitted to this user";
+    const summary = "this user has no permission";
     return { data: { error: "KIT_NO_PERMISSION" }, facts: [["damaged", summary]], summary };
   }
   if (!KitError.is(error) || (error.code !== "KIT_KEY_TYPE" && error.code !== "KIT_LAYOUT")) throw error;
@@ -124,7 +124,7 @@ export const listOf = async (redis: Connection, prefix: string, kind: Kind, look
     const last = columns.length - 1;
     rows.push([name, ...columns.map((column, at) => textOf(column) || (at === last ? textOf("damaged") : ""))]);
   }
-  const count = `${String(things.length)}${isWhole ? "" : ", and perhaps more: the search was cut short"}`;
+  const count = `${String(things.length)}${isWhole ? "" : ", maybe more: the scan stopped early"}`;
   return {
     data: { [plural]: data, isWhole },
     facts: [[plural, things.length === 0 && isWhole ? "none" : count]],
@@ -151,12 +151,12 @@ export const overviewOf = async (
       data.push({ thing: kind.inspector.thing, name: thing.name, summary });
     }
     const left = things.length - shown.length;
-    const more = left === 0 ? "perhaps more" : `${isWhole ? "" : "at least "}${String(left)} more`;
+    const more = left === 0 ? "maybe more" : `${isWhole ? "" : "at least "}${String(left)} more`;
     if (left > 0 || !isWhole) rows.push([kind.inspector.thing, "…", `and ${more}: kit list ${kind.listed.things}`]);
   }
   return {
     data: { things: data, isWhole: found.every(({ things, isWhole }) => isWhole && things.length <= maxRows) },
-    facts: rows.length === 0 ? [["things", `none under the prefix ${prefix}`]] : [],
+    facts: rows.length === 0 ? [["found", `nothing under the prefix ${prefix}`]] : [],
     table: rows.length === 0 ? undefined : { columns: ["kind", "name", "state"], rows },
   };
 };

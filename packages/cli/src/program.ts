@@ -35,7 +35,7 @@ const skippedBy = (option: string | undefined, packages: Descriptors): readonly 
   const ids = [...explanationsOf(packages).keys()];
   const unknown = skip.find((id) => !ids.includes(id));
   if (unknown === undefined) return skip;
-  throw new Failure(`--skip: there is no check ${JSON.stringify(unknown)}. Checks: ${ids.join(", ")}`, exitCodes.usage);
+  throw new Failure(`--skip: unknown check ${JSON.stringify(unknown)}. Checks: ${ids.join(", ")}`, exitCodes.usage);
 };
 
 const doctor = async (options: DoctorOptions): Promise<number> => {
@@ -68,7 +68,7 @@ const listInspectors = async (descriptors: Descriptors): Promise<void> => {
   if (absent.length > 0)
     await write(
       process.stdout,
-      `${wrap(`Not installed, or a version without a descriptor: ${absent.map((name) => `@kit/${name}`).join(", ")}`, width()).join("\n")}\n`,
+      `${wrap(`Not installed, or too old: ${absent.map((name) => `@kit/${name}`).join(", ")}`, width()).join("\n")}\n`,
     );
 };
 
@@ -83,7 +83,7 @@ const help = (topic: readonly string[], kit: Command, descriptors: Descriptors):
     const commands = kit.commands.map((one) => one.name()).join(", ");
     const ids = [...checks.keys()].join(", ");
     throw new Failure(
-      `No help on ${JSON.stringify(topic.join(" "))}. Commands: ${commands}. Checks: ${ids}`,
+      `No help for ${JSON.stringify(topic.join(" "))}. Commands: ${commands}. Checks: ${ids}`,
       exitCodes.usage,
     );
   }
@@ -111,7 +111,7 @@ const descriptorsFor = async (words: readonly string[]): Promise<Descriptors> =>
   if (!named) {
     const name = `@kit/${word}`;
     const command = isInspected ? `kit inspect ${word}` : `kit ${word}`;
-    throw new Failure(`${command} needs ${name} beside it: npm install ${name}`, exitCodes.usage);
+    throw new Failure(`${command} needs ${name}. Run: npm install ${name}`, exitCodes.usage);
   }
   return offers(named, isInspected, word) ? [named] : await installedDescriptors();
 };
@@ -120,25 +120,29 @@ const descriptorsFor = async (words: readonly string[]): Promise<Descriptors> =>
 export const programFor = async (argv: readonly string[], finish: Finish): Promise<Command> => {
   const descriptors = await descriptorsFor(argv.filter((word) => !word.startsWith("-")));
   const kit = new Command("kit")
-    .description("Looks after what the kit packages keep in Redis. `doctor` and `inspect` change nothing.")
+    .description(
+      "Inspect, diagnose and manage the data of kit packages in Redis. `doctor`, `inspect` and `list` change nothing.",
+    )
     .version(manifest.version)
     .exitOverride()
+    // The usage of some commands leaves 38 columns of 80 for the descriptions.
+    .configureHelp({ minWidthToWrap: 30 })
     .configureOutput({ writeErr: (text) => void process.stderr.write(harmlessLines(text)) })
     .showHelpAfterError("Try: kit help");
   targetOptions(kit.command("doctor"))
-    .description("looks for what is wrong with a Redis, and says how to mend it")
-    .option("--strict", "exit 1 when there are warnings")
-    .option("--skip <checks>", "leave these checks out, by their names with commas between, as in: throughput,slow-log")
+    .description("check a Redis server and suggest fixes")
+    .option("--strict", "exit with 1 if there are warnings")
+    .option("--skip <checks>", "skip these checks, such as throughput,slow-log")
     .addHelpText(
       "after",
-      "\nExit codes: 0 fine, 1 warnings (with --strict), 2 a problem, 3 cannot connect, 64 used wrongly",
+      "\nExit codes: 0 fine, 1 warning (with --strict), 2 problem, 3 no connection,\n64 invalid usage",
     )
     .action(async (options: DoctorOptions) => finish(await doctor(options)));
   const inspected = kit
     .command("inspect")
-    .description("one thing in words: who has it, since when, who waits; alone: what can be inspected")
+    .description("show the state of one lock, queue, chat and so on; without a kind, list the kinds")
     .argument("[thing]")
-    // The options of an unknown thing are unknown, too, and a message about them would hide the mistake.
+    // The options of an unknown thing are unknown as well, and a message about them would hide the mistake.
     .allowUnknownOption()
     .allowExcessArguments()
     .action(async (thing: string | undefined) => {
@@ -146,18 +150,16 @@ export const programFor = async (argv: readonly string[], finish: Finish): Promi
       if (thing.startsWith("-"))
         inspected.error(`error: unknown option '${thing}'`, { code: "commander.unknownOption" });
       const things = descriptors.flatMap(({ inspectors = [] }) => inspectors.map((one) => one.thing)).join(", ");
-      throw new Failure(`There is no ${JSON.stringify(thing)} to inspect. There are: ${things}`, exitCodes.usage);
+      throw new Failure(`Cannot inspect ${JSON.stringify(thing)}. Choose one of: ${things}`, exitCodes.usage);
     });
   const listed = kit
     .command("list")
-    .description(
-      "what is there now: alone a row for each thing; of one kind its state. It scans up to a million keys of each node",
-    );
+    .description("list all locks, queues, chats and so on, or one kind in detail; scans up to a million keys per node");
   const kinds = kindsOf(descriptors);
   addOverview(listed, kinds);
   kit
     .command("help [topic...]")
-    .description("a command, or what a check of the doctor looks at, as in: kit help round-trip")
+    .description("explain a command or a doctor check, such as round-trip")
     .action((topic: readonly string[]) => help(topic, kit, descriptors));
   for (const descriptor of descriptors) {
     for (const one of descriptor.inspectors ?? []) addInspector(inspected, descriptor, one);
@@ -165,5 +167,5 @@ export const programFor = async (argv: readonly string[], finish: Finish): Promi
     for (const one of descriptor.commands ?? []) addCommand(kit, descriptor, one);
   }
   const checks = [...explanationsOf(descriptors).keys()].join(", ");
-  return kit.addHelpText("after", () => `\n${wrap(`Checks of the doctor: ${checks}`, width()).join("\n")}`);
+  return kit.addHelpText("after", () => `\n${wrap(`Doctor checks: ${checks}`, width()).join("\n")}`);
 };

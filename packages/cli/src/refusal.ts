@@ -10,6 +10,6 @@ export const withRights = (error: unknown): unknown => {
   if (!isRefusal(error)) return error;
   const text = KitError.is(error)
     ? error.message
-    : `The server refuses it: ${error.message.replace(/^(?:NOPERM|ERR) |,? with args beginning with:.*/gs, "")}`;
-  return new KitError("KIT_NO_PERMISSION", `${text}. Rights of the command line: kit help permissions`);
+    : `The server rejected the command: ${error.message.replace(/^(?:NOPERM|ERR) |,? with args beginning with:.*/gs, "")}`;
+  return new KitError("KIT_NO_PERMISSION", `${text}. For the required permissions: kit help permissions`);
 };

@@ -11,7 +11,8 @@ const defaultUrl = "redis://127.0.0.1:6379";
 /** The given address, or the default one. */
 export const givenUrl = (url: string | undefined): string => {
   // A script whose variable is not set must not use the default server.
-  if (url === "") throw new Failure(`--url is empty; leave it out, or name a Redis: ${defaultUrl}`, exitCodes.usage);
+  if (url === "")
+    throw new Failure(`--url is empty. Omit it, or set it to an address such as ${defaultUrl}`, exitCodes.usage);
   return url ?? (process.env["REDIS_URL"] || defaultUrl);
 };
 
@@ -22,7 +23,7 @@ export const givenUrl = (url: string | undefined): string => {
 export const defaultNote = (url: string | undefined, mayChange: boolean): string | undefined => {
   const variable = process.env["REDIS_URL"];
   if (url !== undefined || variable || (variable === undefined && !mayChange)) return undefined;
-  return `${variable === undefined ? "no --url and no REDIS_URL" : "REDIS_URL is empty"}: this is ${defaultUrl}`;
+  return `${variable === undefined ? "no --url and no REDIS_URL" : "REDIS_URL is empty"}: using ${defaultUrl}`;
 };
 
 /** Whether a host, as a URL or a server names it, can only be reached on this machine. */

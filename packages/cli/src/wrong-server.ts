@@ -18,7 +18,7 @@ const hasSeveralNodes = async (redis: Connection): Promise<boolean> => {
 /** The warning about a plain address of one node among several; undefined: the address shows everything. */
 export const partOfCluster = async (redis: Connection, url: string): Promise<string | undefined> => {
   if (/^rediss?\+/i.test(url) || !(await hasSeveralNodes(redis))) return undefined;
-  return `one node of a Cluster: what it has is a part. Use ${clusterOf(url)}`;
+  return `the address names one Cluster node, which has part of the data. Use ${clusterOf(url)}`;
 };
 
 const masterOf = async (redis: Connection): Promise<string> => {
@@ -41,8 +41,8 @@ export const ofWrongServer = async (error: unknown, redis: Connection, url: stri
   const { cause } = error;
   const reply = cause instanceof Error ? cause.message : error.message;
   if (/\bMOVED \d+ /.test(reply) && !/^rediss?\+cluster:/i.test(url))
-    return new KitError("KIT_CLUSTER", `Another node of the Cluster has it. Use ${clusterOf(url)}`);
+    return new KitError("KIT_CLUSTER", `Another Cluster node has this key. Use ${clusterOf(url)}`);
   if (!/\bREADONLY\b/.test(reply)) return error;
-  const text = "The server is a read-only replica, and was not changed. Use the address of its master";
+  const text = "The server is a read-only replica. Nothing was changed. Use the address of its master";
   return new KitError("KIT_READONLY", `${text}${await masterOf(redis)}`);
 };

@@ -33,13 +33,13 @@ describe("kit doctor behind Sentinels", () => {
     await first!.kill();
     const { said } = await doctor(server.url);
     expect(said("replication")).toMatch(/^the master has no replica/);
-    expect(said("sentinels")).toBe(`Sentinels of the address that do not answer: 127.0.0.1:${String(first!.port)}`);
+    expect(said("sentinels")).toBe(`Sentinels that do not answer: 127.0.0.1:${String(first!.port)}`);
     await second!.kill();
     await eventually(async () => {
       await expect(third!.call("SENTINEL", "CKQUORUM", "kit")).rejects.toThrow("NOQUORUM");
     });
     const { code, said: saidNow } = await doctor(server.url);
-    expect(saidNow("sentinels")).toMatch(/says that too few Sentinels answer each other for a failover/);
+    expect(saidNow("sentinels")).toMatch(/reports that too few Sentinels agree for a failover/);
     expect(code).toBe(2);
   });
 });

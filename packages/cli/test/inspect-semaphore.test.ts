@@ -28,9 +28,9 @@ describe("kit inspect semaphore", () => {
       code: 1,
       stdout:
         "semaphore  nobody's\n" +
-        "permits    none stored for a week; whoever uses it next sets them\n" +
-        "holder     nobody\n" +
-        "waiters    nobody\n" +
+        "permits    none stored: not used for a week. The next use sets them\n" +
+        "holder     none\n" +
+        "waiters    none\n" +
         "key        none\n",
       stderr: "",
     });
@@ -59,7 +59,7 @@ describe("kit inspect semaphore", () => {
     await eventually(async () => expect((await semaphore.inspect()).waiters).toBe(1));
     const { stdout, code } = await inspect("models:8", "--keys");
     expect(stdout).toMatch(
-      /^semaphore +models:8\npermits +8, 6 in use, 2 free\nholder +web-1 \(weight 5\), ends in 10 min unless renewed\nholder +web-2, ends in 10 min unless renewed\nwaiters +1: web-3 \(weight 4\)\nkey +kit:semaphore:\{models%3A8\}:permits/,
+      /^semaphore +models:8\npermits +8, 6 in use, 2 free\nholder +web-1 \(weight 5\), expires in 10 min unless renewed\nholder +web-2, expires in 10 min unless renewed\nwaiters +1: web-3 \(weight 4\)\nkey +kit:semaphore:\{models%3A8\}:permits/,
     );
     expect(code).toBe(0);
     const report = await inspectJson("models:8", "--keys");
@@ -88,7 +88,7 @@ describe("kit inspect semaphore", () => {
     const sessions = make("sessions", { permits: 100, permitsPerTenant: 5, holder: "web-1" });
     await sessions.acquire({ tenant: "ann", weight: 2 });
     const { stdout } = await inspect("sessions");
-    expect(stdout).toMatch(/tenants +5 each at most\nholder +web-1 \(weight 2, of ann\), ends/);
+    expect(stdout).toMatch(/tenants +up to 5 permits each\nholder +web-1 \(weight 2, tenant ann\), expires/);
     expect(await inspectJson("sessions")).toMatchObject({ permitsPerTenant: 5, holders: [{ tenant: "ann" }] });
   });
 
@@ -98,7 +98,7 @@ describe("kit inspect semaphore", () => {
     for (let device = 0; device < 3; device++) await sessions.acquire({ tenant: "bob/ü" });
     const { stdout } = await inspect("tenants", "--tenant", "bob/ü");
     expect(stdout).toMatch(
-      /^semaphore +tenants\ntenant +bob\/ü\npermits +5, 3 in use, 1 free of the 7 of all\n(holder +web-1 \(of bob\/ü\), ends in .*\n){3}waiters +nobody\n$/,
+      /^semaphore +tenants\ntenant +bob\/ü\npermits +5, 3 in use, 1 of all 7 permits free\n(holder +web-1 \(tenant bob\/ü\), expires in .*\n){3}waiters +none\n$/,
     );
     expect(await inspectJson("tenants", "--tenant", "ann")).toMatchObject({
       tenant: "ann",
@@ -116,22 +116,24 @@ describe("kit inspect semaphore", () => {
     expect(await inspect("tenants", "--tenant", "")).toMatchObject({ code: 64, stdout: "" });
     await make("plain", { permits: 2 }).acquire();
     const { stdout: ofPlain } = await inspect("plain", "--tenant", "ann");
-    expect(ofPlain).toContain("no limit of a tenant, 0 in use, 1 free of the 2 of all\n");
+    expect(ofPlain).toContain("no tenant limit, 0 in use, 1 of all 2 permits free\n");
   });
 
   it("shows the ten that end first, and counts the others", async () => {
     const semaphore = make("many", { permits: 20 });
     await Promise.all(Array.from({ length: 13 }, () => semaphore.acquire()));
     const { stdout } = await inspect("many");
-    expect(stdout.match(/^holder .* ends in/gm)).toHaveLength(10);
-    expect(stdout).toMatch(/^holder +others, with 3 in use, that end later$/m);
+    expect(stdout.match(/^holder .* expires in/gm)).toHaveLength(10);
+    expect(stdout).toMatch(/^holder +others with 3 permits, which expire later$/m);
   });
 
   it("says why there are no grants: a limit that was lowered, and a pause", async () => {
     const semaphore = make("lowered", { permits: 3 });
     await Promise.all([semaphore.acquire(), semaphore.acquire(), semaphore.acquire()]);
     await semaphore.setPermits(2);
-    expect((await inspect("lowered")).stdout).toMatch(/permits +2, 3 in use: no grants until enough is released/);
+    expect((await inspect("lowered")).stdout).toMatch(
+      /permits +2, 3 in use: no grants until enough permits are released/,
+    );
     await make("paused", { permits: 0 }).tryAcquire();
     expect((await inspect("paused")).stdout).toMatch(/permits +0, 0 in use: no grants\n/);
   });
@@ -178,7 +180,7 @@ describe("kit inspect semaphore", () => {
     expect({ code, stdout, stderr }).toEqual({
       code: 64,
       stdout: "",
-      stderr: "kit: kit inspect semaphore needs @kit/semaphore beside it: npm install @kit/semaphore\n",
+      stderr: "kit: kit inspect semaphore needs @kit/semaphore. Run: npm install @kit/semaphore\n",
     });
   });
 });

@@ -19,11 +19,11 @@ describe("kit inspect lock", () => {
     return JSON.parse(stdout) as Record<string, unknown>;
   };
 
-  it("says that nobody holds it", async () => {
+  it("shows a lock without a holder", async () => {
     expect(await inspect("nobody's")).toEqual({
       code: 0,
       stdout: expect.stringMatching(
-        /^lock +nobody's\nholder +nobody holds it\nfence +none is stored: not taken in the last week, or never[^]*\nwaiters +nobody\n$/,
+        /^lock +nobody's\nholder +none\nfencing token +none: not acquired in the last week[^]*\nwaiters +none\n$/,
       ),
       stderr: "",
     });
@@ -51,7 +51,7 @@ describe("kit inspect lock", () => {
     await eventually(async () => expect((await lock.inspect("item:42")).waiters).toBe(1));
     const { stdout } = await inspect("item:42", "--keys");
     expect(stdout).toMatch(
-      /^lock +item:42\nholder +web-1\nsince +20\S+Z\nlease +ends in \d+ s unless renewed\nfence +\d{16}\nwaiters +1: web-2\nkey +kit:lock:\{item%3A42\}:lease +string, expires in \d+ s\n/,
+      /^lock +item:42\nholder +web-1\nsince +20\S+Z\nlease +expires in \d+ s unless renewed\nfencing token +\d{16}\nwaiters +1: web-2\nkey +kit:lock:\{item%3A42\}:lease +string, expires in \d+ s\n/,
     );
     const report = await inspectJson("item:42", "--keys");
     expect(report).toMatchObject({
@@ -80,7 +80,7 @@ describe("kit inspect lock", () => {
     onTestFinished(() => locks.close({ timeoutMs: 0 }));
     await locks.acquire("nightly", { leaseMs: 30_000 });
     expect((await inspect("nightly", "--keys")).stdout).toMatch(
-      /^lock +nightly\nquorum +held on this server\nholder +web-1, ends in \d+ s unless renewed\nkey +kit:lock:\{nightly\}:quorum +string, /,
+      /^lock +nightly\nquorum +held on this server\nholder +web-1, expires in \d+ s unless renewed\nkey +kit:lock:\{nightly\}:quorum +string, /,
     );
     expect(await inspectJson("nightly")).toMatchObject({ state: "free", quorum: { holder: "web-1" } });
   });
@@ -94,7 +94,7 @@ describe("kit inspect lock", () => {
     await eventually(async () => expect((await locks.inspect("prices")).waiters).toBe(1));
     const { stdout } = await inspect("prices", "--keys");
     expect(stdout).toMatch(
-      /^lock +prices\nread\/write +held by 1 reader, 1 waiting\nholder +web-1, ends in \d+ s unless renewed\nfence +none is stored\nwaiters +1: web-2 \(writes\)\nkey +kit:lock:\{prices\}:rw-leases +zset, /,
+      /^lock +prices\nread\/write +held by 1 reader, 1 waiting\nholder +web-1, expires in \d+ s unless renewed\nfencing token +none stored\nwaiters +1: web-2 \(writes\)\nkey +kit:lock:\{prices\}:rw-leases +zset, /,
     );
     expect(await inspectJson("prices")).toMatchObject({
       state: "free",
@@ -113,13 +113,13 @@ describe("kit inspect lock", () => {
     );
   });
 
-  it("says that a lease never ends, and that its beginning is not known", async () => {
+  it("shows that a lease never expires, and that its start is unknown", async () => {
     const redis = server.client();
     await redis.set("kit:lock:{stuck}:lease", "token|web-1");
     await redis.set("kit:lock:{stuck}:fence", "1:9999999999999999:x");
     const { code, stdout } = await inspect("stuck");
-    expect(stdout).toMatch(/lease +never ends: its expiry was removed/);
-    expect(stdout).toMatch(/since +not known: the server's clock went back/);
+    expect(stdout).toMatch(/lease +never expires: its expiry was removed/);
+    expect(stdout).toMatch(/since +unknown: the server's clock moved backward/);
     expect(code).toBe(0);
   });
 
@@ -128,7 +128,7 @@ describe("kit inspect lock", () => {
     onTestFinished(() => lock.close({ timeoutMs: 0 }));
     await lock.acquire("a");
     expect((await inspect("a", "--prefix", "shop")).stdout).toMatch(/holder +till/);
-    expect((await inspect("a")).stdout).toMatch(/nobody holds it/);
+    expect((await inspect("a")).stdout).toMatch(/holder +none/);
   });
 
   it("changes nothing", async () => {
@@ -166,7 +166,7 @@ describe("kit inspect lock", () => {
     expect({ code, stdout, stderr }).toEqual({
       code: 64,
       stdout: "",
-      stderr: "kit: kit inspect lock needs @kit/lock beside it: npm install @kit/lock\n",
+      stderr: "kit: kit inspect lock needs @kit/lock. Run: npm install @kit/lock\n",
     });
   });
 });

@@ -27,7 +27,7 @@ describe("a version", () => {
   });
 
   it("that has no fix in its branch names the next one", () => {
-    expect(judgeVersion("redis", "7.0.14").fix).toMatch(/^Upgrade to 7\.2\.11 or newer; of a distribution's package/);
+    expect(judgeVersion("redis", "7.0.14").fix).toMatch(/^Upgrade to 7\.2\.11 or newer\. Your distribution's package/);
   });
 
   it.each([
@@ -37,7 +37,7 @@ describe("a version", () => {
   ] as const)("that kit itself is tested on says so: %s %s", (server, version, fixed) => {
     const { fix } = judgeVersion(server, version);
     expect(fix).toContain(
-      `Debian's package, on which kit is tested, has the fixes without the number from ${fixed} on (dpkg -s ${server}-server).`,
+      `Debian's package has the fixes since ${fixed}, without a new version number (dpkg -s ${server}-server).`,
     );
   });
 });
@@ -49,20 +49,20 @@ describe("the rates of one client", () => {
     const { severity, text } = judgeRates({ ...rates, single: 22_000 });
     expect(severity).toBe("ok");
     expect(text).toBe(
-      "redis-benchmark 40k/s; one client without pipelining 22k/s (55 %); a connection per call 1600/s (4 %). Without pipelining 50 to 60 % is normal; an application at 30 % or less opens a connection per call",
+      "redis-benchmark 40k/s; one client without pipelining 22k/s (55 %); a connection per call 1600/s (4 %). Without pipelining, 50 to 60 % is normal. An application at 30 % or less opens a connection per call",
     );
   });
 
   it("are reported as lower than usual, but not as wrong, where a busy machine explains them", () => {
     const { severity, text } = judgeRates({ ...rates, single: 14_000 });
     expect(severity).toBe("ok");
-    expect(text).toMatch(/\(35 %\).*\. Less than the usual 50 to 60 %, within what a busy machine shows$/);
+    expect(text).toMatch(/\(35 %\).*\. Below the usual 50 to 60 %, as on a busy machine$/);
   });
 
   it("are too low for a kept connection at half of that", () => {
     const { severity, text } = judgeRates({ ...rates, single: 8_000 });
     expect(severity).toBe("warning");
-    expect(text).toMatch(/\(20 %\).*Half of what is normal, although this client keeps its connection/);
+    expect(text).toMatch(/\(20 %\).*This is less than half of the normal rate/);
   });
 
   it("are explained when the system has no port left: a connection per call", async () => {
@@ -73,7 +73,7 @@ describe("the rates of one client", () => {
     const { severity, text, fix } = await unreachable(error);
     expect(severity).toBe("problem");
     expect(text).toMatch(/EADDRNOTAVAIL/);
-    expect(fix).toMatch(/no port left: a client opens a connection per call/);
+    expect(fix).toMatch(/no local port left because a client opens a connection per call/);
   });
 });
 

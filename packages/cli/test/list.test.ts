@@ -49,14 +49,14 @@ describe.each(["single", "cluster"] as const)("kit list on a %s", (mode) => {
     expect(damaged.code).toBe(0);
     const readers = createReadWriteLock(redis, { holder: "web-2" });
     await readers.read.acquire("prices");
-    expect((await list("locks")).stdout).toMatch(/^locks {2}4\n[^]*\nprices +web-2, ends/);
+    expect((await list("locks")).stdout).toMatch(/^locks {2}4\n[^]*\nprices +web-2, expires/);
     if (mode === "single") {
       const quorum = createQuorumLock([redis], { holder: "web-3", restartGuardMs: 0 });
       onTestFinished(() => quorum.close({ timeoutMs: 0 }));
       await quorum.acquire("report");
     }
     expect((await list("locks")).stdout).toMatch(
-      mode === "single" ? /^locks {2}5\n[^]*\nreport +web-3, ends/ : /^locks {2}4\n/,
+      mode === "single" ? /^locks {2}5\n[^]*\nreport +web-3, expires/ : /^locks {2}4\n/,
     );
     expect((await list("semaphores")).stdout).toMatch(/\ntables +3, 1 in use, 2 free/);
     expect((await list("locks", "--prefix", "other")).stdout).toMatch(/\nhidden /);
@@ -70,7 +70,7 @@ describe.each(["single", "cluster"] as const)("kit list on a %s", (mode) => {
     const lock = createLock(redis, { leaseMs: 600_000, renew: false });
     await Promise.all(Array.from({ length: 101 }, (_, index) => lock.acquire(`item:${String(index)}`)));
     const { stdout } = await kit(["list", "locks", "--url", server.url]);
-    expect(stdout).toMatch(/^locks {2}100, and perhaps more: the search was cut short\n/);
+    expect(stdout).toMatch(/^locks {2}100, maybe more: the scan stopped early\n/);
     await lock.close({ timeoutMs: 0 });
   });
 });
@@ -115,7 +115,7 @@ describe("everything that is there", () => {
     onTestFinished(() => redis.close());
     const run = (...args: string[]) => kit([...args, "--url", server.url], { program });
     const nothing = await run("list");
-    expect(nothing).toEqual({ code: 0, stdout: "things  none under the prefix kit\n", stderr: "" });
+    expect(nothing).toEqual({ code: 0, stdout: "found  nothing under the prefix kit\n", stderr: "" });
     const things = await furnish(redis);
     const { stdout, stderr } = await run("list");
     expect(stderr).toBe("");
@@ -125,7 +125,7 @@ describe("everything that is there", () => {
       ["contact-book", "ann", "1 contact, 0 blocked"],
       ["chat", "room", "1 message, 2 members"],
       ["geoip", "city", expect.stringMatching(/^version \S+, 1 range$/)],
-      ["lock", "item:42", expect.stringMatching(/^held by web-1, ends in .* unless renewed, 0 waiting$/)],
+      ["lock", "item:42", expect.stringMatching(/^held by web-1, expires in .* unless renewed, 0 waiting$/)],
       ["logship", "web", expect.stringMatching(/^open, .* used$/)],
       ["queue", "mail", "1 ready, 0 delayed, 0 active, 0 dead"],
       ["semaphore", "tables", "1 of 3 in use, 0 waiting"],
@@ -140,20 +140,26 @@ describe("everything that is there", () => {
       const report: unknown = JSON.parse((await run("inspect", kind, name, "--json", ...shards(kind))).stdout);
       expect(report).toMatchObject({ version: 1, url: expect.stringMatching(/^redis/) as string });
     }
-    expect((await run("list", "chats")).stdout).toMatch(/\nroom +1, up to 1 +\S+ +2, the slowest at 0/);
+    expect((await run("list", "chats")).stdout).toMatch(/\nroom +1, last sequence 1 +\S+ +2, slowest at position 0/);
     // Without a name it says what there is.
-    expect(await run("queue", "list")).toEqual({ code: 64, stdout: "", stderr: "kit: Which queue? mail\n" });
-    expect((await run("inspect", "stats")).stderr).toBe("kit: Which stats? orders, visits\n");
-    expect((await run("receive", "web")).stderr).toBe("kit: Which consumer? There are none yet\n");
+    expect(await run("queue", "list")).toEqual({
+      code: 64,
+      stdout: "",
+      stderr: "kit: Missing argument: queue. Known queues: mail\n",
+    });
+    expect((await run("inspect", "stats")).stderr).toBe(
+      "kit: Missing argument: stats. Known metrics: orders, visits\n",
+    );
+    expect((await run("receive", "web")).stderr).toBe("kit: Missing argument: consumer. Known names: none yet\n");
     await run("receive", "web", "stats", "--once");
-    expect((await run("receive", "web")).stderr).toBe("kit: Which consumer? stats\n");
+    expect((await run("receive", "web")).stderr).toBe("kit: Missing argument: consumer. Known names: stats\n");
     const receive = await run("receive", "wbe", "stats");
     expect(receive).toMatchObject({
       code: 1,
       stdout: "",
       stderr: expect.stringContaining('no channel "wbe"') as string,
     });
-    expect((await run("geoip", "lookup")).stderr).toBe("kit: Which database? city\n");
+    expect((await run("geoip", "lookup")).stderr).toBe("kit: Missing argument: database. Known databases: city\n");
     await Promise.all(things.map((one) => one.close({ timeoutMs: 0 })));
   });
 });
@@ -178,14 +184,14 @@ describe("a user that may not do everything", () => {
     const refused = await list();
     expect(refused.code).toBe(2);
     expect(refused.stderr).toMatch(
-      /^kit: The server refuses it: .*'scan' command.*\. Rights of the command line: kit help permissions\n$/,
+      /^kit: The server rejected the command: .*'scan' command.*\. For the required permissions: kit help permissions\n$/,
     );
     expect(JSON.parse((await list("--json")).stdout)).toMatchObject({ error: { code: "KIT_NO_PERMISSION" } });
     await server.client().call("ACL", "SETUSER", "app", "+scan");
     const { code, stdout } = await list();
     expect(code).toBe(0);
-    expect(stdout).toMatch(/\nlock +item:42 +held by web-1[^]*\nqueue +mail +not permitted to this user\n/);
-    expect((await list("queues")).stdout).toMatch(/\nmail +not permitted to this user\n/);
+    expect(stdout).toMatch(/\nlock +item:42 +held by web-1[^]*\nqueue +mail +this user has no permission\n/);
+    expect((await list("queues")).stdout).toMatch(/\nmail +this user has no permission\n/);
   });
 
   it("reads all packages and changes nothing as the operator of the doctor's page", async () => {

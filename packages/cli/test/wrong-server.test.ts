@@ -20,12 +20,12 @@ describe("the plain address of one node of a Cluster", () => {
     const node = `127.0.0.1:${String(server.nodes[0]!.port)}`;
     const url = `redis://${node}`;
     const hint = `Use --url redis+cluster://${node},…`;
-    const warning = `kit: one node of a Cluster: what it has is a part. ${hint}\n`;
+    const warning = `kit: the address names one Cluster node, which has part of the data. ${hint}\n`;
     const listed = await kit(["list", "locks", "--url", url]);
     expect(listed).toEqual({ code: 0, stdout: expect.stringMatching(/^locks {2}\d+\n/), stderr: warning });
     const elsewhere = names.find((name) => !new RegExp(`^${name} `, "m").test(listed.stdout));
     const { code, stderr } = await kit(["inspect", "lock", elsewhere!, "--url", url]);
-    expect([code, stderr]).toEqual([2, `${warning}kit: Another node of the Cluster has it. ${hint}\n`]);
+    expect([code, stderr]).toEqual([2, `${warning}kit: Another Cluster node has this key. ${hint}\n`]);
     expect((await kit(["list", "locks", "--url", server.url])).stderr).toBe("");
   });
 });
@@ -41,7 +41,7 @@ describe("the address of a replica", () => {
     await copy.call("REPLICAOF", "127.0.0.1", String(at.port));
     await eventually(async () => expect(await copy.call("EXISTS", "kit:queue:{mail}:meta")).toBe(1));
     const { code, stderr } = await kit(["queue", "pause", "mail", "--url", replica.url], { program });
-    const said = `The server is a read-only replica, and was not changed. Use the address of its master, 127.0.0.1:${String(at.port)}`;
+    const said = `The server is a read-only replica. Nothing was changed. Use the address of its master, 127.0.0.1:${String(at.port)}`;
     expect([code, stderr]).toEqual([2, `kit: ${said}\n`]);
   });
 });
@@ -53,10 +53,10 @@ describe("the default address", () => {
 
   it("is named where a command may change it, and where REDIS_URL is empty", async () => {
     const resume = ["queue", "resume", "no-such-queue", "--prefix", "no-such-prefix"];
-    expect(await firstLine(resume, {})).toBe("kit: no --url and no REDIS_URL: this is redis://127.0.0.1:6379");
-    const empty = "kit: REDIS_URL is empty: this is redis://127.0.0.1:6379";
+    expect(await firstLine(resume, {})).toBe("kit: no --url and no REDIS_URL: using redis://127.0.0.1:6379");
+    const empty = "kit: REDIS_URL is empty: using redis://127.0.0.1:6379";
     for (const args of [resume, ["inspect", "lock", "a"]]) expect(await firstLine(args, { REDIS_URL: "" })).toBe(empty);
-    expect(await firstLine(["inspect", "lock", "a"], {})).not.toMatch(/this is/);
-    expect(await firstLine([...resume, "--url", "redis://127.0.0.1:1"], {})).not.toMatch(/this is/);
+    expect(await firstLine(["inspect", "lock", "a"], {})).not.toMatch(/using redis/);
+    expect(await firstLine([...resume, "--url", "redis://127.0.0.1:1"], {})).not.toMatch(/using redis/);
   });
 });

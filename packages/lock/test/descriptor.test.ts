@@ -30,8 +30,8 @@ describe("kit lock release", () => {
     expect(facts).toEqual(
       expect.arrayContaining([
         ["holder", "web-1"],
-        ["lease", expect.stringMatching(/^ends in 10 min/)],
-        ["to do it", "the same command with --run"],
+        ["lease", expect.stringMatching(/^expires in 10 min/)],
+        ["next step", "run the same command with --run"],
       ]),
     );
     expect(await dead.inspect("report")).toMatchObject({ state: "held", holder: "web-1" });
@@ -39,7 +39,7 @@ describe("kit lock release", () => {
     expect(await dead.inspect("report")).toMatchObject({ state: "free" });
     for (const options of [{}, { run: true as const }]) {
       const { facts, isUnknown } = await release("report", options);
-      expect(facts).toEqual([[expect.stringMatching(/released$/), "nothing: nobody holds it"]]);
+      expect(facts).toEqual([[expect.stringMatching(/released$/), "nothing: the lock is free"]]);
       expect(isUnknown).toBeUndefined();
     }
   });

@@ -109,7 +109,7 @@ describe("kit ship and kit receive", () => {
     expect(textWritten(reading)).toBe("");
     const seen = await logshipInspector.look(inspectCall(reading.redis, redis.prefix), "web");
     expect(seen.table?.rows.map(([file, state, , done]) => [file, state, done])).toEqual([
-      ["2.log", "whole", "c 0 B, quarantined: KIT_LOGSHIP_BAD_DATA"],
+      ["2.log", "complete", "c 0 B, quarantined: KIT_LOGSHIP_BAD_DATA"],
     ]);
     await fixture.db.set(fixture.keys.chunk(part!), whole);
     const again = await callOf({ once: true, redo: true });
@@ -152,7 +152,7 @@ describe("kit ship and kit receive", () => {
     const reading = await callOf({ once: true });
     await receiveCommand.run(reading, "wbe", "c");
     expect(reading.written.reports).toEqual([{ channel: "wbe", consumer: "c" }]);
-    expect(reading.written.notes).toEqual([expect.stringContaining('There is no channel "wbe" under the prefix')]);
+    expect(reading.written.notes).toEqual([expect.stringContaining('has no channel "wbe"')]);
     expect(await fixture.db.keys("*")).toEqual([]);
   });
 
@@ -176,7 +176,7 @@ describe("kit inspect logship", () => {
     expect(data).toMatchObject({ channel: null, job: [{ name: "1.log", isDone: true, lines: 10 }] });
     expect([facts?.[1], table?.rows.length]).toEqual([["job", "1 of 1 file done"], 1]);
     const none = await logshipInspector.look(inspectCall(connection, redis.prefix), "none");
-    expect(none.facts?.at(-1)).toEqual(["state", "there is no job and no channel of this name"]);
+    expect(none.facts?.at(-1)).toEqual(["state", "unknown: no job or channel has this name"]);
   });
 });
 

@@ -102,7 +102,7 @@ describe("kit inspect queue", () => {
       ...{ queue: name, jobs: 6, waiting: 1, prioritised: 1, delayed: 1, active: 1, dead: 2, died: 2 },
       ...{ nextDue: expect.any(Number), firstLeaseEnd: expect.any(Number), oldestDead: expect.any(Number) },
     });
-    expect(facts!.map(([fact]) => fact)).toEqual(["queue", "ready", "delayed", "active", "dead", "so far"]);
+    expect(facts!.map(([fact]) => fact)).toEqual(["queue", "ready", "delayed", "active", "dead", "totals"]);
   });
 
   it("reports a queue that was never used as unknown, and writes nothing", async () => {
@@ -159,7 +159,7 @@ describe("kit queue pause", () => {
     expect(await run("queue pause", [name], { name: "odd one" })).toMatchObject({
       ...{ queue: name, name: "odd one", suspended: 0, pausedAt: expect.any(Number), ready: 2, active: 1 },
     });
-    const noted = ["note", expect.stringMatching(/^no job of this name is there now/)];
+    const noted = ["note", expect.stringMatching(/^no job has this name now/)];
     expect((await reportOf("queue pause", [name], { name: "emial" })).facts).toContainEqual(noted);
     expect(await run("queue resume", [name], { name: "emial" })).toMatchObject({ pausedAt: null });
     const there = await reportOf("queue pause", [name], { name: "job" });
@@ -181,7 +181,7 @@ describe("kit queue pause", () => {
     expect(await checked()).toEqual([
       {
         severity: "warning",
-        text: expect.stringMatching(/^jobs odd one of queue mail have been paused for .*, with 0 ready jobs$/),
+        text: expect.stringMatching(/^odd one jobs of queue mail have been paused for .*, with 0 ready jobs$/),
         fix: 'kit queue resume mail --name "odd one"',
       },
     ]);
@@ -235,7 +235,7 @@ describe("kit inspect job", () => {
     expect((await look("job", name, "nobody")).data).toMatchObject({ state: "none" });
     const unknownQueue = await look("job", "unused", "nobody");
     expect(unknownQueue).toMatchObject({ data: { state: "none" }, isUnknown: true });
-    expect(unknownQueue.facts).toContainEqual(["state", expect.stringMatching(/no job was ever added/)]);
+    expect(unknownQueue.facts).toContainEqual(["state", expect.stringMatching(/no job was added/)]);
   });
 });
 
@@ -323,7 +323,7 @@ describe("kit queue", () => {
     ["waiting", ["waiting"], "added"],
     ["prioritised", ["urgent"], "added"],
     ["delayed", ["delayed"], "due"],
-    ["active", ["active"], "lease ends"],
+    ["active", ["active"], "lease expires"],
   ] as const)("lists %s jobs, without their data, and says of which instant", async (state, expected, instant) => {
     const { table } = await reportOf("queue list", [name], { state });
     expect(table!.columns[4]).toBe(instant);
@@ -369,14 +369,14 @@ describe("kit queue", () => {
     const shown = Object.fromEntries(facts!) as Record<string, string>;
     expect(shown).toMatchObject({
       state: "completed",
-      ended: expect.any(String),
+      completed: expect.any(String),
       taken: expect.any(String),
-      result: "10 bytes",
+      "result size": "10 bytes",
       log: `2 lines: kit queue log other ${done}`,
       progress: expect.stringMatching(/^\{"percent":50\}, reported at /),
     });
     expect(Object.fromEntries((await look("queue", "other")).facts!)).toMatchObject({
-      kept: "1 ended job: kit queue list other --state completed",
+      kept: "1 completed job: kit queue list other --state completed",
     });
     expect(await run("queue show", ["other", done])).toMatchObject({ result: { rows: 7 } });
     expect(await run("queue show", ["other", dead])).toMatchObject({ state: "dead", checkpoint: "half" });
@@ -447,7 +447,7 @@ describe("kit queue", () => {
       expect(await run("queue cancel", [name, ids[one]])).toMatchObject({ isDryRun: true, count: 1, outcome });
       expect((await look("job", name, ids[one])).data).toMatchObject({ state: outcome });
       const { facts } = await reportOf("queue cancel", [name, ids[one]]);
-      expect(facts!.some(([fact]) => fact === "its handler")).toBe(one === "active");
+      expect(facts!.some(([fact]) => fact === "handler")).toBe(one === "active");
       const done = { isDryRun: false, count: 1, outcome: one === "active" ? "cancelled" : "removed" };
       expect(await run("queue cancel", [name, ids[one]], { run: true })).toMatchObject(done);
       expect((await look("job", name, ids[one])).data).toMatchObject({ state: "none" });
@@ -508,8 +508,8 @@ describe("kit queue", () => {
     expect(await fixture.counts()).toMatchObject({ jobs: 6, dead: 2 });
     expect(await run("queue drop", [name, ids.odd], { run: true })).toEqual({ queue: name, isDryRun: false, count: 1 });
     expect(await fixture.counts()).toMatchObject({ jobs: 5, dead: 1 });
-    await expect(run("queue drop", [name], { run: true })).rejects.toThrow(/add --all/);
-    const last = ["to do it", "the same command with --run --all"];
+    await expect(run("queue drop", [name], { run: true })).rejects.toThrow(/Confirm with --all/);
+    const last = ["next step", "run the same command with --run --all"];
     expect((await reportOf("queue drop", [name])).facts).toContainEqual(last);
     expect(await run("queue retry", [name], { run: true })).toEqual({ queue: name, isDryRun: false, count: 1 });
     for (const path of ["queue retry", "queue drop"]) {
@@ -558,12 +558,12 @@ describe("schedules", () => {
     expect(await doctor()).toMatchObject([{ severity: "ok" }]);
     const seen = await look("queue", name);
     expect(seen.data).toMatchObject({ schedules: 2 });
-    expect(seen.facts!.at(-1)).toEqual(["schedules", expect.stringMatching(/^2, the next run in /)]);
+    expect(seen.facts!.at(-1)).toEqual(["schedules", expect.stringMatching(/^2, next run in /)]);
     await fixture.db.zadd(fixture.keysOf().upcoming, "XX", (seen.data as { now: number }).now - 600_000, "hourly");
     expect(await doctor()).toMatchObject([
-      { severity: "warning", text: `queue ${name}: a run of a schedule is overdue by 10 min` },
+      { severity: "warning", text: `queue ${name}: a scheduled run is overdue by 10 min` },
     ]);
-    expect((await look("queue", name)).facts!.at(-1)).toEqual(["schedules", "2, a run is overdue by 10 min"]);
+    expect((await look("queue", name)).facts!.at(-1)).toEqual(["schedules", "2, overdue by 10 min"]);
     const { table } = await reportOf("queue schedules", [name]);
     expect(table!.rows.find(([id]) => id === "hourly")![3]).toMatch(/Z, overdue by 10 min$/);
     expect(table!.rows.find(([id]) => id === "nightly")![3]).toMatch(/Z$/);

@@ -49,7 +49,7 @@ describe("kit inspect stats", () => {
     const { data, facts } = await look("views_total");
     expect(data).toMatchObject({ kind: null, total: null, buckets: [], series: 2 });
     const said = Object.fromEntries(facts!);
-    expect(said["total"]).toBe("none: it has labels; name one of its series");
+    expect(said["total"]).toBe("none: the metric has labels. Pass one of its series");
     expect(said["series"]).toMatch(/^2: views_total;shop=[ab], views_total;shop=[ab]$/);
   });
 
@@ -73,7 +73,7 @@ describe("kit inspect stats", () => {
     await counter.add(7);
     const { facts } = await look("orders_total");
     expect(Object.fromEntries(facts!)["buckets"]).toBe(
-      "nothing in the last 10m; a width that only this metric has: --step",
+      "empty for the last 10m. If the metric has its own width, pass --step",
     );
     const { table } = await look("orders_total", { step: "5m" });
     expect(table!.rows.filter(([, count]) => count === "7")).toHaveLength(1);
@@ -82,7 +82,7 @@ describe("kit inspect stats", () => {
   it("says that nothing is stored, and what is no name", async () => {
     const { data, facts } = await look("nothing_total");
     expect(data).toMatchObject({ kind: null, total: null, stepMs: null, buckets: [] });
-    expect(Object.fromEntries(facts!)).toEqual({ metric: "nothing_total", total: "nothing is stored" });
+    expect(Object.fromEntries(facts!)).toEqual({ metric: "nothing_total", total: "nothing stored" });
     expect(await redis.keys()).toEqual([]);
     for (const name of ["a-b", "a;b", "a;=b", "a;b=1;b=2"])
       expect(await rejection((async () => await look(name))())).toBeInstanceOf(RangeError);

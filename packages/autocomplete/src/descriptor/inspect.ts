@@ -25,15 +25,17 @@ const indexReportOf = async (
 
 const indexFactsOf = ({ index, shards, rules, items, rows, ranked, staged }: IndexReport): Facts => {
   const named: Facts = [["index", index], ...(shards === 1 ? [] : [["shards", String(shards)] as const])];
-  const rebuild = ["rebuild", staged === null ? "none" : `under way, ${counted(staged, "item")} written`] as const;
-  if (rules === null) return [...named, ["items", "none: nothing was ever put"], rebuild];
+  const rebuild = ["rebuild", staged === null ? "none" : `running, ${counted(staged, "item")} written`] as const;
+  if (rules === null) return [...named, ["items", "none: this index was never written"], rebuild];
   const { order, match, rankedLength, empty, marks, locale, foldVersion: version } = rules;
   const folding = [
-    marks === "fold" ? "without accents" : "with accents",
+    marks === "fold" ? "ignores accents" : "keeps accents",
     ...(locale === "" ? [] : [`locale ${locale}`]),
-    version === foldVersion ? `version ${version}` : `version ${version}, not ${foldVersion} as here: rebuild it`,
+    version === foldVersion
+      ? `version ${version}`
+      : `version ${version}, this release uses ${foldVersion}: rebuild the index`,
   ];
-  const note = shards === 1 ? "" : ", one in several shards counted in each";
+  const note = shards === 1 ? "" : " (an item in several shards counts in each)";
   return [
     ...named,
     ["items", `${String(items)}${note}`],
@@ -54,8 +56,8 @@ const indexFactsOf = ({ index, shards, rules, items, rows, ranked, staged }: Ind
 /** `kit inspect autocomplete NAME`. */
 export const indexInspector: Inspector = {
   thing: "autocomplete",
-  about: "a prefix index: how large it is, by which rules it was written, and whether a rebuild is under way",
-  options: [{ name: "shards", takes: "integer", about: "the index's option `shards`; it is part of its name" }],
+  about: "a prefix index: size, rules and rebuild progress",
+  options: [{ name: "shards", takes: "integer", about: "number of shards, as in the index's option `shards`" }],
   look: async ({ redis, prefix, integer }, name: string) => {
     const data = await indexReportOf(redis, prefix, name, integer("shards"));
     // Each shard counts the items that it holds.
@@ -102,15 +104,15 @@ const shownBlocked = 10;
 /** `kit inspect contact-book OWNER`. */
 export const bookInspector: Inspector = {
   thing: "contact-book",
-  about: "the contacts of one owner, the best first, and who is blocked",
-  args: [{ name: "owner", about: "whose contacts they are" }],
+  about: "a contact book: contacts, best first, and blocked ids",
+  args: [{ name: "owner", about: "owner of the book" }],
   look: async ({ redis, prefix }, owner: string) => {
     const data = await bookReportOf(redis, prefix, owner);
     const { contacts, blocked, bookVersion } = data;
     if (bookVersion === "") {
       const facts: Facts = [
         ["owner", owner],
-        ["state", "unknown: there is no book of this owner"],
+        ["state", "unknown: this owner has no contact book"],
       ];
       return { data, facts, isUnknown: true };
     }
@@ -121,7 +123,7 @@ export const bookInspector: Inspector = {
       ["version", bookVersion],
     ];
     const rows = contacts.map(({ id, text, since }) => [id, text, since]);
-    const table = { columns: ["contact", "name", "worth an event at"], rows };
+    const table = { columns: ["contact", "name", "ranks like an event at"], rows };
     const summary = `${counted(contacts.length, "contact")}, ${String(blocked.length)} blocked`;
     return { data, facts, summary, ...(contacts.length > 0 && { table }) };
   },

@@ -41,9 +41,9 @@ const timeText = (at: number | undefined): string => (at === undefined ? "none" 
 const mailboxFacts = (mailbox: MailboxStats | null): Facts => {
   if (!mailbox) return [];
   const { length, leased, oldestAgeMs, lastSeenAgeMs = 0 } = mailbox;
-  const oldest = oldestAgeMs === undefined ? "" : `, the oldest sent ${secondsText(oldestAgeMs)} ago`;
+  const oldest = oldestAgeMs === undefined ? "" : `, oldest sent ${secondsText(oldestAgeMs)} ago`;
   return [
-    ["mailbox", `${String(length)} not acknowledged, ${String(leased)} of them leased${oldest}`],
+    ["mailbox", `${String(length)} unacknowledged, ${String(leased)} leased${oldest}`],
     ["last seen", `${secondsText(lastSeenAgeMs)} ago`],
   ];
 };
@@ -51,16 +51,16 @@ const mailboxFacts = (mailbox: MailboxStats | null): Facts => {
 const factsOf = ({ chat, head, messages, members, slowest, mailbox, ...report }: ChatReport): Facts => [
   ["chat", chat],
   ["created", timeText(report.createdAt)],
-  ["messages", messages === 0 ? "none" : `${String(messages)}, up to ${String(head)}`],
+  ["messages", messages === 0 ? "none" : `${String(messages)}, last sequence ${String(head)}`],
   ["newest", timeText(report.newestAt)],
   ["oldest", timeText(report.oldestAt)],
-  ["members", slowest === undefined ? "none" : `${String(members)}, the slowest at ${String(slowest)}`],
+  ["members", slowest === undefined ? "none" : `${String(members)}, slowest at position ${String(slowest)}`],
   ...mailboxFacts(mailbox),
 ];
 
 export const chatInspector: Inspector = {
   thing: "chat",
-  about: "its messages, and how far its members have read",
+  about: "a chat: messages, members and their read positions",
   look: async ({ redis, prefix }, name: string) =>
     await looking(redis, prefix, name, async (chat): Promise<Report> => {
       const data = await reportOf(chat, name);
@@ -77,7 +77,7 @@ export const chatInspector: Inspector = {
       if (!(error instanceof ChatUnknownError)) throw error;
       const facts: Facts = [
         ["chat", name],
-        ["state", "unknown: it was never created, or was deleted"],
+        ["state", "unknown: never created, or deleted"],
       ];
       return { data: { chat: name }, facts, isUnknown: true };
     }),

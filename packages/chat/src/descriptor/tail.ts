@@ -8,9 +8,9 @@ const bodyText = (body: unknown): string => {
 
 export const tailCommand: CliCommand = {
   path: "chat tail",
-  about: "print the messages of a chat as they come",
-  args: [{ name: "chat", about: "its name", listedIn: "chats" }],
-  options: [{ name: "last", takes: "integer", about: "how many existing messages come first (10)" }],
+  about: "print the messages of a chat as they arrive",
+  args: [{ name: "chat", about: "name of the chat", listedIn: "chats" }],
+  options: [{ name: "last", takes: "integer", about: "number of existing messages to print first (default: 10)" }],
   run: ({ redis, prefix, integer, output, signal }, name: string) =>
     looking(redis, prefix, name, async (chat) => {
       try {

@@ -27,25 +27,23 @@ export const access: Check = {
   id: "access",
   look: (server) =>
     onEachNode(server, async (node): Promise<readonly Finding[]> => {
-      if (!(await isOpen(node))) return [ok("nobody is served without a password")];
+      if (!(await isOpen(node))) return [ok("clients must authenticate")];
       const settings = await node.config("bind", "protected-mode").catch((error: unknown) => {
         if (error instanceof Refused) return undefined;
         throw error;
       });
       const fix =
-        "Give each application a user (ACL SETUSER), then ACL SETUSER default off; or set requirepass at least.";
+        "Create a user for each application (ACL SETUSER), then run ACL SETUSER default off. At a minimum, set requirepass.";
       const isReachable = settings
         ? isPublic(settings.get("bind") ?? "")
         : node.settings.path === undefined && !isLoopback(node.host);
       const isProtected = settings?.get("protected-mode") === "yes";
       if (isReachable && !isProtected)
-        return [
-          problem("anybody who reaches the port may read and change everything: no password, user default on", fix),
-        ];
+        return [problem("no password: any client that reaches the port can read and change all data", fix)];
       if (settings && !isProtected)
         return [
-          warning("no password, and protected-mode is off: only the address it listens on keeps others out", fix),
+          warning("no password, and protected-mode is off: only the listening address (bind) protects the server", fix),
         ];
-      return [ok("no password; only programs on its own machine are served")];
+      return [ok("no password, but only programs on the same machine can connect")];
     }),
 };

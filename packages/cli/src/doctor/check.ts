@@ -28,7 +28,7 @@ export const worstOf = (findings: readonly { readonly severity: Severity }[]): S
 
 /** The advice about a server that does not answer. */
 export const bringBack =
-  "See whether its process runs, stands still or swaps, and whether the network lets us through.";
+  "Check that its process runs, is not stopped and does not swap, and that no firewall blocks this machine.";
 
 /** Why a check did not run. */
 export const skippedFor = (error: unknown): Finding => {
@@ -37,7 +37,7 @@ export const skippedFor = (error: unknown): Finding => {
   // A package's check sends its own commands; the server's refusal names the command.
   if (isForbidden(error) || (KitError.is(error) && error.code === "KIT_NO_PERMISSION"))
     return skipped(`not permitted: ${message.replace(/^NOPERM /, "")}`);
-  const text = `could not look: ${message}`;
+  const text = `the check failed: ${message}`;
   return error instanceof Silent && error.isNews ? problem(text, bringBack) : skipped(text);
 };
 
@@ -68,7 +68,7 @@ export const onEachNode = async (
   if (!fine || worstOf(named) !== "skipped") return named;
   // A result is `ok` only if every process was checked.
   const isWhole = nodes.every(({ silence }) => silence === undefined);
-  return isWhole ? [fine, ...named] : [...named, skipped(`elsewhere: ${fine.text}`)];
+  return isWhole ? [fine, ...named] : [...named, skipped(`other nodes: ${fine.text}`)];
 };
 
 /** `12`, `4.5k`, `3.1 M`: for rates and counts that are only read, not added up. */

@@ -16,12 +16,12 @@ export const clockSkew: Check = {
       const serverAt = Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
       // The server read its clock between the two instants, so the skew is a lower bound.
       const skewMs = serverAt < sentAt ? serverAt - sentAt : Math.max(0, serverAt - receivedAt);
-      if (Math.abs(skewMs) <= tolerableMs) return [ok("this machine and the server agree on the time")];
+      if (Math.abs(skewMs) <= tolerableMs) return [ok("the clocks of the server and this machine agree")];
       const by = `${(Math.abs(skewMs) / 1_000).toFixed(1)} s`;
       return [
         warning(
           `the server's clock is at least ${by} ${skewMs > 0 ? "ahead of" : "behind"} this machine's`,
-          "Let NTP or chrony keep both. Leases do not suffer; timestamps, certificates and failover logs do.",
+          "Synchronize both clocks with NTP or chrony. Leases are not affected, but timestamps and certificates are.",
         ),
       ];
     }),

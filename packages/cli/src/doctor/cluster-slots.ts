@@ -40,7 +40,7 @@ const masterFindings = async (nodes: Server["nodes"]): Promise<readonly Finding[
     found.push(
       problem(
         `nodes that do not answer: ${failing.map(addressOf).join(", ")}`,
-        "Bring them back, or remove them with CLUSTER FORGET.",
+        "Restart them, or remove them with CLUSTER FORGET.",
       ),
     );
   const isSpare = ({ flags }: ClusterMember): boolean => flags.includes("slave") && !flags.includes("fail");
@@ -48,16 +48,16 @@ const masterFindings = async (nodes: Server["nodes"]): Promise<readonly Finding[
   if (alone.length > 0)
     found.push(
       warning(
-        `masters without a replica: ${alone.map(addressOf).join(", ")}: when one goes, its slots go`,
-        "Give each master a replica: redis-cli --cluster add-node … --cluster-slave.",
+        `masters without a replica: ${alone.map(addressOf).join(", ")}. If one fails, its slots become unavailable`,
+        "Add a replica to each: redis-cli --cluster add-node … --cluster-slave.",
       ),
     );
   const moving = (await Promise.all(nodes.map(movingOf))).reduce((sum, count) => sum + count, 0);
   if (moving > 0)
     found.push(
       warning(
-        "slots are on the move; calls that touch them take longer",
-        "Wait for the resharding; one that was broken off is ended by redis-cli --cluster fix.",
+        "slots are migrating: calls to them take longer",
+        "Wait until resharding finishes. If it was interrupted, run redis-cli --cluster fix.",
       ),
     );
   return found;
@@ -76,17 +76,17 @@ export const clusterSlots: Check = {
     if (assigned < allSlots)
       found.push(
         problem(
-          `${String(allSlots - assigned)} of ${String(allSlots)} slots are served by nobody`,
-          "redis-cli --cluster fix, or CLUSTER ADDSLOTSRANGE on a master.",
+          `${String(allSlots - assigned)} of ${String(allSlots)} slots have no node`,
+          "Run redis-cli --cluster fix, or CLUSTER ADDSLOTSRANGE on a master.",
         ),
       );
     else if (views.some((view) => infoFields(view).get("cluster_state") !== "ok"))
-      found.push(problem("the Cluster is down by its own word", "Bring the masters back that do not answer."));
+      found.push(problem("the Cluster reports that it is down", "Restart the masters that do not answer."));
     if (topology !== "cluster")
       found.push(
         problem(
-          "this server is a node of a Cluster, and the address speaks to it alone",
-          "Write the address as redis+cluster://host:port,host:port.",
+          "this server is a Cluster node, but the address names only this node",
+          "Use a Cluster address: redis+cluster://host:port,host:port.",
         ),
       );
     const more = await masterFindings(nodes).catch((error: unknown) => {
@@ -94,6 +94,6 @@ export const clusterSlots: Check = {
       throw error;
     });
     const all = [...found, ...more];
-    return all.length > 0 ? all : [ok(`all ${String(allSlots)} slots are served, each by a master with a replica`)];
+    return all.length > 0 ? all : [ok(`all ${String(allSlots)} slots are served, and every master has a replica`)];
   },
 };

@@ -50,7 +50,7 @@ const connectionTable = (): string =>
 const manyWaiting = 5_000;
 
 const fix =
-  "Make one client when the process starts, and share it. Each call over a connection of its own costs a handshake.";
+  "Create one client when the process starts, and share it. A connection per call costs a handshake each time.";
 
 export const connectionChurn: Check = {
   id: "connection-churn",
@@ -62,7 +62,7 @@ export const connectionChurn: Check = {
       if (isChurning)
         found.push(
           warning(
-            `${roughly(connections)} new connections for ${roughly(commands)} commands in a second: a client opens a connection per call`,
+            `${roughly(connections)} new connections for ${roughly(commands)} commands in one second: a client opens a connection per call`,
             fix,
           ),
         );
@@ -70,10 +70,10 @@ export const connectionChurn: Check = {
       if (waiting > manyWaiting)
         found.push(
           warning(
-            `this machine keeps ${roughly(waiting)} ports for closed connections to port ${String(node.port)}; at some 28,000 connecting fails with "Cannot assign requested address"`,
+            `this machine keeps ${roughly(waiting)} local ports for closed connections to port ${String(node.port)}. At about 28,000, new connections fail with EADDRNOTAVAIL`,
             fix,
           ),
         );
-      return found.length > 0 ? found : [ok(`${counted(connections, "new connection")} in a second`)];
+      return found.length > 0 ? found : [ok(`${counted(connections, "new connection")} in one second`)];
     }),
 };

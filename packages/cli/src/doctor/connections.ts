@@ -14,12 +14,14 @@ export const connections: Check = {
       const rejected = numberOf(info, "rejected_connections");
       const share = Math.round((clients / most) * 100);
       const figures = `${String(clients)} of ${String(most)} connections ${clients === 1 ? "is" : "are"} open`;
-      const fix = "Share one client per process, close what is not used, or raise maxclients.";
+      const fix = "Share one client per process, close unused connections, or raise maxclients.";
       const found: Finding[] = [];
-      if (share >= 95) found.push(problem(`${figures}: newcomers are refused soon`, fix));
+      if (share >= 95) found.push(problem(`${figures}: the server will soon reject new ones`, fix));
       else if (share > 80) found.push(warning(figures, fix));
       if (rejected > 0)
-        found.push(warning(`${counted(rejected, "connection")} refused since the start, for want of room`, fix));
+        found.push(
+          warning(`${counted(rejected, "connection")} rejected since the server started: maxclients was reached`, fix),
+        );
       return found.length > 0 ? found : [ok(figures)];
     }),
 };

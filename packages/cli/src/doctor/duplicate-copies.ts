@@ -67,7 +67,7 @@ export const duplicateCopies: Check = {
     const here = process.cwd();
     const copies = copiesBelow(here);
     if (copies.length === 0)
-      return Promise.resolve([skipped("no ioredis or @kit/core in node_modules of this folder")]);
+      return Promise.resolve([skipped("node_modules in this folder has no ioredis and no @kit/core")]);
     const found = wanted.flatMap((name) => {
       const ofName = copies.filter((copy) => copy.name === name);
       if (ofName.length < 2) return [];
@@ -75,10 +75,10 @@ export const duplicateCopies: Check = {
       return [
         warning(
           `${String(ofName.length)} copies of ${name}: ${list}`,
-          "npm ls (or pnpm why) shows who asks for which; align the ranges, then npm dedupe.",
+          "Run npm ls (or pnpm why) to see which package needs which version. Align the ranges, then run npm dedupe.",
         ),
       ];
     });
-    return Promise.resolve(found.length > 0 ? found : [ok("one copy each of what is installed here")]);
+    return Promise.resolve(found.length > 0 ? found : [ok("one copy of each package")]);
   },
 };

@@ -11,18 +11,20 @@ export const evictionPolicy: Check = {
       const limit = numberOf(info, "maxmemory");
       const evicted = numberOf(info, "evicted_keys");
       const fix =
-        "CONFIG SET maxmemory-policy noeviction; the same line belongs in redis.conf. Put caches on a server of their own.";
+        "Run CONFIG SET maxmemory-policy noeviction, and set it in redis.conf. Put caches on a separate server.";
       const queues = policy.startsWith("allkeys")
-        ? "; meanwhile queues refuse to add and to work, unless they have allowEviction"
+        ? ". Queues reject adds and workers unless they set allowEviction"
         : "";
-      if (policy === "noeviction") return [ok("noeviction: a full server refuses writes, and drops nothing")];
+      if (policy === "noeviction") return [ok("noeviction: a full server rejects writes and drops no data")];
       if (limit > 0)
         return [
           problem(
-            `${policy}: a full server drops locks and other data that somebody relies on${evicted > 0 ? `; it has dropped ${counted(evicted, "key")}` : ""}${queues}`,
+            `${policy}: a full server drops locks and other data of kit${evicted > 0 ? ` (${counted(evicted, "key")} so far)` : ""}${queues}`,
             fix,
           ),
         ];
-      return [warning(`${policy} would drop locks and other data as soon as maxmemory is set${queues}`, fix)];
+      return [
+        warning(`${policy}: once you set maxmemory, a full server drops locks and other data of kit${queues}`, fix),
+      ];
     }),
 };

@@ -52,7 +52,7 @@ const checks: readonly Check[] = [
 const checkOf = ({ id, look }: DoctorCheck): Check => ({
   id,
   look: async ({ redis, prefix, ended, trouble }) => {
-    if (trouble) return [skipped("the Cluster cannot be used")];
+    if (trouble) return [skipped("the Cluster is not usable")];
     return await look({ redis, prefix, signal: ended });
   },
 });
@@ -114,7 +114,10 @@ export const examine = async (
   try {
     for (const check of [...checks, ...packages.flatMap((one) => (one.checks ?? []).map(checkOf))])
       if (server || check.isLocal)
-        say(check.id, skip.includes(check.id) ? [skipped("by --skip")] : await lookWithin(check, server ?? nothing));
+        say(
+          check.id,
+          skip.includes(check.id) ? [skipped("excluded with --skip")] : await lookWithin(check, server ?? nothing),
+        );
       else if (check !== reachability) results.push(resultOf(check.id, [skipped("no connection")]));
   } finally {
     over.abort();
@@ -140,7 +143,10 @@ const nothing = {} as Server;
 const lookWithin = async ({ look }: Check, server: Server): Promise<readonly Finding[]> => {
   let timer: NodeJS.Timeout | undefined;
   const silence = new Promise<readonly Finding[]>((resolve) => {
-    timer = setTimeout(() => resolve([skipped(`could not look within ${String(patienceMs / 1_000)} s`)]), patienceMs);
+    timer = setTimeout(
+      () => resolve([skipped(`the check did not finish within ${String(patienceMs / 1_000)} s`)]),
+      patienceMs,
+    );
   });
   try {
     return await Promise.race([look(server), silence]);

@@ -19,8 +19,8 @@ interface Trouble {
 }
 
 const ofNobody: Trouble = {
-  text: "keys that never expire and that no package keeps for good",
-  fix: "Find out who writes them. If they are yours, use another prefix than the packages do.",
+  text: "keys without an expiry that no package keeps permanently",
+  fix: "Find the program that writes them. If it is yours, use a different prefix for its keys.",
 };
 
 /** `key`: without the prefix. */
@@ -77,7 +77,7 @@ export const keysWithoutExpiry: Check = {
           const text = `${trouble.text}: ${some(keys)}`;
           return trouble === ofNobody ? warning(text, trouble.fix) : problem(text, trouble.fix);
         });
-      const scope = `${counted(looked, "key")} under ${prefix}:${isWhole ? "" : ", a part of them"}`;
-      return found.length > 0 ? found : [ok(`${scope}, and each expires that should`)];
+      const scope = `${counted(looked, "key")} under ${prefix}:* checked${isWhole ? "" : " (a sample)"}`;
+      return found.length > 0 ? found : [ok(`${scope}, no expiry is missing`)];
     }),
 };

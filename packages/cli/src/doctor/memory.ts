@@ -16,41 +16,41 @@ export const memory: Check = {
       const found: Finding[] = [];
       if (limit > 0) {
         const share = Math.round((used / limit) * 100);
-        const text = `${megabytes(used)} of ${megabytes(limit)} (maxmemory) are used, ${String(share)} %`;
+        const text = `${megabytes(used)} of ${megabytes(limit)} (maxmemory) used, ${String(share)} %`;
         const fix = "Raise maxmemory, remove data, or add a master.";
         const refuses = info.get("maxmemory_policy") === "noeviction";
-        const full = `it is full, and ${refuses ? "refuses writes" : "drops keys or refuses writes"}`;
-        if (share >= 95) found.push(problem(`${text}: ${used < limit ? "it is full soon" : full}`, fix));
+        const full = `the server is full and ${refuses ? "rejects writes" : "drops keys or rejects writes"}`;
+        if (share >= 95) found.push(problem(`${text}: ${used < limit ? "the server is almost full" : full}`, fix));
         else if (share > 80) found.push(warning(text, fix));
       } else if (used > machine * 0.8)
         found.push(
           problem(
-            `no maxmemory, and ${megabytes(used)} of the machine's ${megabytes(machine)} are used`,
-            "Set maxmemory below what the machine has, or the system ends the server when memory runs out.",
+            `maxmemory is not set, and ${megabytes(used)} of the machine's ${megabytes(machine)} are used`,
+            "Set maxmemory below the machine's memory. Otherwise the system kills the server when memory runs out.",
           ),
         );
       else
         found.push(
           warning(
-            "no maxmemory: when memory runs out the system ends the server, instead of writes being refused",
-            "CONFIG SET maxmemory to two thirds of what the machine can spare; the same line belongs in redis.conf.",
+            "maxmemory is not set: when memory runs out, the system kills the server",
+            "Set maxmemory to two thirds of the available memory, with CONFIG SET and in redis.conf.",
           ),
         );
       const ratio = numberOf(info, "mem_fragmentation_ratio");
       if (used > leastForRatioBytes && ratio > 1.5)
         found.push(
           warning(
-            `the process takes ${ratio.toFixed(1)} times what its data needs: fragmentation`,
-            "CONFIG SET activedefrag yes, or restart it at a quiet hour.",
+            `fragmentation: the process uses ${ratio.toFixed(1)} times the memory of its data`,
+            "Run CONFIG SET activedefrag yes, or restart the server when load is low.",
           ),
         );
       if (used > leastForRatioBytes && ratio < 0.9)
         found.push(
           problem(
-            `a part of the data has been swapped out (resident / used = ${ratio.toFixed(2)})`,
-            "Give the machine more memory, or the server less data.",
+            `the system swapped out part of the data (resident / used = ${ratio.toFixed(2)})`,
+            "Add memory to the machine, or remove data.",
           ),
         );
-      return found.length > 0 ? found : [ok(`${megabytes(used)} of ${megabytes(limit)} are used`)];
+      return found.length > 0 ? found : [ok(`${megabytes(used)} of ${megabytes(limit)} used`)];
     }),
 };

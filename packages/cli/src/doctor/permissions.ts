@@ -71,13 +71,13 @@ const packageFindings = (prefix: string, fix: string, verdicts: readonly Verdict
   if (verdicts.length > 0 && verdicts.every(({ missing }) => missing === undefined)) {
     const keys = verdicts.map(({ of }) => `${prefix}:${of.name}:*`).join(" or ");
     const things = verdicts.map(({ of }) => of.things);
-    const text = things.length === 1 ? `${things.join("")} cannot work` : `neither ${things.join(" nor ")} can work`;
-    return [problem(`this user may not touch ${keys}: ${text}`, fix)];
+    const text = things.length === 1 ? `${things.join("")} do not work` : "no installed package works";
+    return [problem(`this user cannot access ${keys}: ${text}`, fix)];
   }
   return verdicts.flatMap(({ of: { name, things }, missing = [] }) =>
     missing.length === 0
       ? []
-      : [problem(`this user may not run ${missing.join(", ")} on ${prefix}:${name}:*: ${things} cannot work`, fix)],
+      : [problem(`this user cannot run ${missing.join(", ")} on ${prefix}:${name}:*: ${things} do not work`, fix)],
   );
 };
 
@@ -85,10 +85,10 @@ export const permissions: Check = {
   id: "permissions",
   async look(server): Promise<readonly Finding[]> {
     const { prefix, packages } = server;
-    const fix = `Give the user the line under "ACL" in the packages' documents: keys, channels and commands; do not rename commands.`;
+    const fix = `Grant the keys, channels and commands that each package's docs list under "ACL". Do not rename commands.`;
     const found: Finding[] = [];
     const core = await refusedOf(server, ofCore);
-    if (core.length > 0) found.push(problem(`this user may not run ${core.join(", ")}: nothing of kit can work`, fix));
+    if (core.length > 0) found.push(problem(`this user cannot run ${core.join(", ")}: no kit package works`, fix));
     const verdicts: Verdict[] = [];
     for (const one of packages) verdicts.push({ of: one, missing: await missingOf(server, one) });
     found.push(...packageFindings(prefix, fix, verdicts));
@@ -102,7 +102,7 @@ export const permissions: Check = {
       ];
       if (pushes.length > 0)
         found.push(
-          warning(`this user may not run ${pushes.join(", ")} on ${prefix}:${channel}: waiting calls poll`, fix),
+          warning(`this user cannot run ${pushes.join(", ")} on ${prefix}:${channel}: waiting calls poll instead`, fix),
         );
     }
     const helpful = await refusedOf(server, [
@@ -110,12 +110,12 @@ export const permissions: Check = {
       ["TYPE", `${prefix}:${meant[0] ?? "lock"}:{kit-doctor}:key`],
     ]);
     if (helpful.length > 0 && meant.length > 0)
-      found.push(warning(`this user may not run ${helpful.join(", ")}: errors and answers say less`, fix));
+      found.push(warning(`this user cannot run ${helpful.join(", ")}: error messages have less detail`, fix));
     if (found.length > 0) return found;
     const all = ["core", ...meant].map((name) => `@kit/${name}`);
     return [
       ok(
-        `this user may do all that ${all.length === 1 ? `${all.join("")} needs` : `${all.slice(0, -1).join(", ")} and ${all.at(-1) ?? ""} need`}`,
+        `this user has all permissions for ${all.length === 1 ? all.join("") : `${all.slice(0, -1).join(", ")} and ${all.at(-1) ?? ""}`}`,
       ),
     ];
   },

@@ -19,42 +19,45 @@ export const persistence: Check = {
       if (info.get("rdb_last_bgsave_status") === "err")
         found.push(
           problem(
-            `the last snapshot failed${settings?.get("stop-writes-on-bgsave-error") === "yes" ? "; the server refuses writes until one works" : ""}`,
-            "Read the server's log: the disk is full, the folder is not writable, or fork() found no memory.",
+            `the last snapshot failed${settings?.get("stop-writes-on-bgsave-error") === "yes" ? "; the server rejects writes until a snapshot succeeds" : ""}`,
+            "Read the server's log. Usual causes: a full disk, a folder that is not writable, or no memory for fork().",
           ),
         );
       if (isAppending && info.get("aof_last_write_status") === "err")
         found.push(
-          problem("the append-only file cannot be written", "Free space on the disk of `dir`; read the server's log."),
+          problem(
+            "the server cannot write the append-only file",
+            "Free disk space in the server's `dir`, and read its log.",
+          ),
         );
       if (isAppending && info.get("aof_last_bgrewrite_status") === "err")
         found.push(
           problem(
-            "the last rewrite of the append-only file failed, so it grows without end",
-            "Read the server's log: the disk is full, or fork() found no memory.",
+            "the last rewrite of the append-only file failed: the file keeps growing",
+            "Read the server's log. Usual causes: a full disk, or no memory for fork().",
           ),
         );
       if (save !== undefined && save !== "" && settings?.get("stop-writes-on-bgsave-error") === "no")
         found.push(
           warning(
-            "stop-writes-on-bgsave-error is off: when snapshots fail nobody notices",
-            "CONFIG SET stop-writes-on-bgsave-error yes, or watch rdb_last_bgsave_status.",
+            "stop-writes-on-bgsave-error is off: failed snapshots go unnoticed",
+            "Run CONFIG SET stop-writes-on-bgsave-error yes, or monitor rdb_last_bgsave_status.",
           ),
         );
       if (!isAppending && save === "")
         found.push(
           warning(
-            "neither snapshots nor an append-only file: a restart loses everything",
-            "CONFIG SET appendonly yes, and the same line in redis.conf, unless all of this data may go.",
+            "no snapshots and no append-only file: a restart loses all data",
+            "Run CONFIG SET appendonly yes, and set it in redis.conf. Skip this if you can lose all data.",
           ),
         );
       if (found.length > 0) return found;
       const modes = [
-        ...(isAppending ? [`append-only file, fsync ${settings?.get("appendfsync") ?? "not known"}`] : []),
+        ...(isAppending ? [`append-only file, fsync ${settings?.get("appendfsync") ?? "unknown"}`] : []),
         ...(save ? [`snapshots (${save})`] : []),
       ];
       return [
-        ok(modes.length > 0 ? modes.join(", ") : "no append-only file; whether snapshots are made may not be read"),
+        ok(modes.length > 0 ? modes.join(", ") : "no append-only file; this user cannot read the snapshot settings"),
       ];
     }),
 };

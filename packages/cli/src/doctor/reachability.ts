@@ -12,7 +12,7 @@ export const reachability: Check = {
       found.push(
         problem(
           `${nodes[0].address} answers, but the Cluster cannot be used: ${trouble.message}`,
-          "See what cluster-slots says.",
+          "See the check cluster-slots.",
         ),
       );
     found.push(...silentOnes(nodes));
@@ -42,19 +42,22 @@ const reasonOf = (error: unknown): string => {
 
 const wrongPort = /a wrong port/i;
 const fixes: readonly (readonly [RegExp, string])[] = [
-  [wrongPort, "Correct the port, or the scheme: rediss: where the server speaks TLS, redis: where it does not."],
+  [wrongPort, "Correct the port, or the scheme: rediss: with TLS, redis: without TLS."],
   [
     /EADDRNOTAVAIL|Cannot assign requested address/,
-    "This machine has no port left: a client opens a connection per call. Make one client, and share it.",
+    "This machine has no local port left because a client opens a connection per call. Create one client, and share it.",
   ],
-  [/ECONNREFUSED/, "Start the server, or correct host and port; see that it listens on that address (bind)."],
-  [/ENOTFOUND|EAI_AGAIN/, "Correct the host's name, or the machine's DNS."],
-  [/EACCES|ENOENT/, "Correct the socket's path, and who may open it (unixsocketperm)."],
-  [/CERT|SELF_SIGNED|UNABLE_TO_VERIFY|TLS|SSL/, "Renew the certificate, or name its CA in NODE_EXTRA_CA_CERTS."],
-  [/KIT_AUTH/, "Correct user name and password; both are percent-encoded in an address."],
-  [/KIT_LOADING|still loading/, "Wait until the server has read its data."],
-  [/KIT_BUSY/, "Somebody's script does not end: SCRIPT KILL, or FUNCTION KILL, ends it unless it has written."],
-  [/max number of clients/, "The server has no connection left: raise maxclients, or close what is not used."],
+  [
+    /ECONNREFUSED/,
+    "Start the server, or correct the host and port. Check that the server listens on that address (bind).",
+  ],
+  [/ENOTFOUND|EAI_AGAIN/, "Correct the host name, or this machine's DNS."],
+  [/EACCES|ENOENT/, "Correct the socket's path, or its permissions (unixsocketperm)."],
+  [/CERT|SELF_SIGNED|UNABLE_TO_VERIFY|TLS|SSL/, "Renew the certificate, or set its CA in NODE_EXTRA_CA_CERTS."],
+  [/KIT_AUTH/, "Correct the user name and password. Percent-encode both in the address."],
+  [/KIT_LOADING|still loading/, "Wait until the server has loaded its data."],
+  [/KIT_BUSY/, "A script does not finish. End it with SCRIPT KILL or FUNCTION KILL, which work if it has not written."],
+  [/max number of clients/, "The server has no connection left. Raise maxclients, or close unused connections."],
 ];
 
 /** How long an accept may take, and how long the first byte after it. */
@@ -89,8 +92,8 @@ const fixOf = async (reason: string, error: unknown): Promise<string> => {
   const [pattern, fix] = fixes.find(([words]) => words.test(reason)) ?? [];
   const isOpen = fix === undefined || pattern === wrongPort;
   if (isOpen && error instanceof KitUnavailableError && (await isSilent(error.address)))
-    return "It accepts connections but does not answer: a stopped process, a long script, or a full disk.";
-  return fix ?? "See that the server runs, and that a firewall lets this machine through.";
+    return "It accepts connections but does not answer. Usual causes: a stopped process, a long script, or a full disk.";
+  return fix ?? "Check that the server runs, and that no firewall blocks this machine.";
 };
 
 /** Why there is no connection, and what to do. */

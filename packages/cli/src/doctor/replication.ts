@@ -12,22 +12,22 @@ const ofReplica = (info: Info): readonly Finding[] => {
   const master = `${info.get("master_host") ?? "?"}:${info.get("master_port") ?? "?"}`;
   const found: Finding[] = [
     problem(
-      `this server is a replica of ${master}: it refuses writes`,
-      "Write the address of the master, or of the Sentinels: redis+sentinel://host:port/name.",
+      `this server is a replica of ${master}: it rejects writes`,
+      "Use the address of the master, or of the Sentinels: redis+sentinel://host:port/name.",
     ),
   ];
   if (info.get("master_link_status") !== "up")
     found.push(
       problem(
-        `its link to ${master} is down: its data gets older`,
-        "See whether the master runs, and whether masterauth and masteruser are right.",
+        `its link to ${master} is down: its data is stale`,
+        "Check that the master runs, and that masterauth and masteruser are correct.",
       ),
     );
   else if (numberOf(info, "master_last_io_seconds_ago") > lateSeconds)
     found.push(
       warning(
         `it has received nothing from ${master} for ${info.get("master_last_io_seconds_ago") ?? "?"} s`,
-        "Look at the network between the two.",
+        "Check the network between the two.",
       ),
     );
   return found;
@@ -40,23 +40,20 @@ const ofMaster = (info: Info, wanted: number, { topology }: Server): readonly Fi
   if (wanted > good)
     found.push(
       problem(
-        `min-replicas-to-write is ${String(wanted)}, and ${counted(good, "replica")} in step: every write is refused`,
-        "Bring the replicas back, or lower min-replicas-to-write.",
+        `min-replicas-to-write is ${String(wanted)} with ${counted(good, "replica")} in sync: the server rejects every write`,
+        "Restart the replicas, or lower min-replicas-to-write.",
       ),
     );
   else if (replicas.length === 0 && topology === "sentinel")
     found.push(
-      warning(
-        "the master has no replica: the Sentinels have nothing to switch to",
-        "Start a replica: REPLICAOF host port.",
-      ),
+      warning("the master has no replica: the Sentinels cannot fail over", "Start a replica: REPLICAOF host port."),
     );
   for (const { host, port, state, lagSeconds } of replicas)
     if (state !== "online" || lagSeconds > lateSeconds)
       found.push(
         warning(
-          `the replica ${host}:${String(port)} is behind (${state === "online" ? `silent for ${String(lagSeconds)} s` : state})`,
-          "Look at the network between the two, and at client-output-buffer-limit replica.",
+          `the replica ${host}:${String(port)} lags (${state === "online" ? `silent for ${String(lagSeconds)} s` : state})`,
+          "Check the network between the two, and client-output-buffer-limit replica.",
         ),
       );
   return found.length > 0

@@ -26,12 +26,17 @@ export const roundTrip: Check = {
     const p99 = percentile(times, 0.99);
     const figures = `p50 ${p50.toFixed(2)} ms, p99 ${p99.toFixed(2)} ms over ${String(times.length)} PINGs`;
     if (p50 > slowMedianMs)
-      return [warning(`${figures}: the server is far away`, "Run the application in the server's region, beside it.")];
+      return [
+        warning(
+          `${figures}: the server is too far from this machine`,
+          "Run the application in the server's region, close to the server.",
+        ),
+      ];
     if (p99 > slowTailMs)
       return [
         warning(
-          `${figures}: some answers are late`,
-          "Look for slow commands (slow-log), swapping, and a busy machine or network.",
+          `${figures}: some replies are slow`,
+          "Check for slow commands (slow-log), swapping, and a busy machine or network.",
         ),
       ];
     return [ok(figures)];

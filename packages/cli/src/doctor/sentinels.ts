@@ -49,7 +49,7 @@ export const sentinels: Check = {
   id: "sentinels",
   async look({ nodes: [node], topology }): Promise<readonly Finding[]> {
     const { sentinels: listed = [], name = "" } = node.settings;
-    if (topology !== "sentinel") return [skipped("no Sentinels in the address")];
+    if (topology !== "sentinel") return [skipped("the address names no Sentinels")];
     const words = await Promise.all(
       listed.map(({ host = "127.0.0.1", port = 26_379 }) => ask(host, port, name, node.settings)),
     );
@@ -58,24 +58,24 @@ export const sentinels: Check = {
     if (silent.length > 0)
       found.push(
         warning(
-          `Sentinels of the address that do not answer: ${silent.map(({ address }) => address).join(", ")}`,
-          "Start them, or take them out of the address.",
+          `Sentinels that do not answer: ${silent.map(({ address }) => address).join(", ")}`,
+          "Start them, or remove them from the address.",
         ),
       );
     const without = words.find(({ quorum }) => quorum?.startsWith("NOQUORUM"));
     if (without)
       found.push(
         problem(
-          `${without.address} says that too few Sentinels answer each other for a failover`,
-          "Start the missing Sentinels; SENTINEL CKQUORUM name shows when there are enough.",
+          `${without.address} reports that too few Sentinels agree for a failover`,
+          "Start the missing Sentinels. SENTINEL CKQUORUM name shows when there are enough.",
         ),
       );
     const known = Math.max(0, ...words.map(({ others }) => others)) + 1;
     if (known < 3)
       found.push(
         warning(
-          `${counted(known, "Sentinel")} in all: when one fails, no majority is left`,
-          "Run three or five, on machines of their own.",
+          `only ${counted(known, "Sentinel")}: if one fails, no majority is left`,
+          "Run three or five, on separate machines.",
         ),
       );
     return found.length > 0 ? found : [ok(`${counted(known, "Sentinel")}, and enough of them agree for a failover`)];

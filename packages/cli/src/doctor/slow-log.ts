@@ -13,15 +13,14 @@ export const slowLog: Check = {
       const [seconds] = (await node.call("TIME")) as [string];
       const recent = entries.filter(([, at]) => Number(seconds) - at <= recentSeconds);
       const long = recent.filter(([, , micros]) => micros >= longMs * 1_000);
-      if (long.length === 0)
-        return [ok(`nothing took longer than ${String(longMs)} ms in the last hour, as far as the log goes back`)];
+      if (long.length === 0) return [ok(`the slow log has no command over ${String(longMs)} ms from the last hour`)];
       const longestMs = Math.round(Math.max(...long.map(([, , micros]) => micros)) / 1_000);
       // Arguments may be private data.
       const names = [...new Set(long.map(([, , , [command = "?"]]) => command.toUpperCase()))].slice(0, 5);
       return [
         warning(
-          `${counted(long.length, "command")} took over ${String(longMs)} ms in the last hour, the longest ${String(longestMs)} ms: ${names.join(", ")}`,
-          "SLOWLOG GET shows them. Split what works on large keys; use SCAN for KEYS, UNLINK for DEL.",
+          `${counted(long.length, "command")} took over ${String(longMs)} ms in the last hour, up to ${String(longestMs)} ms: ${names.join(", ")}`,
+          "SLOWLOG GET shows them. Split commands on large keys. Use SCAN instead of KEYS, and UNLINK instead of DEL.",
         ),
       ];
     }),

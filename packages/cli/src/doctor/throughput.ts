@@ -100,14 +100,14 @@ export const judgeRates = ({ single, perCall, yardstick, measuredBy }: Rates): F
   const share = (rate: number): string => `${roughly(rate)}/s (${String(Math.round((rate / yardstick) * 100))} %)`;
   const figures = `${measuredBy} ${roughly(yardstick)}/s; one client without pipelining ${share(single)}; a connection per call ${share(perCall)}`;
   if (single >= yardstick * leastShare && single < yardstick * usualShare)
-    return ok(`${figures}. Less than the usual 50 to 60 %, within what a busy machine shows`);
+    return ok(`${figures}. Below the usual 50 to 60 %, as on a busy machine`);
   if (single >= yardstick * leastShare)
     return ok(
-      `${figures}. Without pipelining 50 to 60 % is normal; an application at 30 % or less opens a connection per call`,
+      `${figures}. Without pipelining, 50 to 60 % is normal. An application at 30 % or less opens a connection per call`,
     );
   return warning(
-    `${figures}. Half of what is normal, although this client keeps its connection: its process gets too little of the machine`,
-    "See what else runs on this machine (CPU quota, steal, a debugger), and look again.",
+    `${figures}. This is less than half of the normal rate: the machine is too busy`,
+    "Check what else uses this machine's CPU (quota, steal, a debugger), then run the check again.",
   );
 };
 

@@ -11,20 +11,24 @@ const isPrivate = (host: string): boolean =>
 
 /** The finding about a connection to `host`. */
 export const judgeTls = (host: string, hasTls: boolean, hasPassword: boolean): Finding => {
-  if (hasTls) return ok("encrypted, and the server's certificate was checked");
-  if (isLoopback(host)) return ok("not encrypted, and does not leave this machine");
-  const fix = "Switch TLS on (tls-port, tls-cert-file, tls-key-file) and write the address as rediss://.";
-  const what = hasPassword ? "data and password go" : "data goes";
-  if (isPrivate(host)) return warning(`${what} over the network in the clear; others in it can read along`, fix);
-  return warning(`${what} to ${host} in the clear`, fix);
+  if (hasTls) return ok("encrypted, with a verified server certificate");
+  if (isLoopback(host)) return ok("not encrypted, but stays on this machine");
+  const fix = "Enable TLS (tls-port, tls-cert-file, tls-key-file), and use a rediss:// address.";
+  const what = hasPassword ? "data and password cross" : "data crosses";
+  if (isPrivate(host))
+    return warning(`${what} the private network unencrypted: other machines in it can read everything`, fix);
+  return warning(`${what} the network to ${host} unencrypted`, fix);
 };
 
 const look = (node: ServerNode): readonly Finding[] => {
   const { path, tls, password } = node.settings;
-  if (path !== undefined) return [ok("a socket of this machine")];
+  if (path !== undefined) return [ok("a local socket")];
   if (tls?.rejectUnauthorized === false)
     return [
-      warning("encrypted, but the server's certificate is not checked", "Give the client its `ca`, and check it."),
+      warning(
+        "encrypted, but the server's certificate is not verified",
+        "Set the client's `ca`, and remove rejectUnauthorized: false.",
+      ),
     ];
   return [judgeTls(node.host, tls !== undefined, Boolean(password))];
 };

@@ -34,7 +34,7 @@ export const judgeVersion = (server: "redis" | "valkey", version: string): Findi
   const name = `${server === "redis" ? "Redis" : "Valkey"} ${version}`;
   const least = oldest[server] ?? "";
   if (compare(version, least) < 0)
-    return problem(`${name} is older than ${least}, which the packages need`, "Upgrade the server.");
+    return problem(`${name} is older than ${least}, the oldest supported version`, "Upgrade the server.");
   const fixes = patched[server] ?? [];
   const branch = fixes.find((fix) => fix.split(".").slice(0, 2).join(".") === version.split(".").slice(0, 2).join("."));
   const isNewer = compare(version, fixes.at(-1) ?? "") > 0;
@@ -42,11 +42,11 @@ export const judgeVersion = (server: "redis" | "valkey", version: string): Findi
   const wanted = branch ?? fixes.find((fix) => compare(fix, version) > 0) ?? "";
   const fixed = byDebian[`${server} ${version}`];
   const without = fixed
-    ? `Debian's package, on which kit is tested, has the fixes without the number from ${fixed} on (dpkg -s ${server}-server).`
-    : "of a distribution's package see whether it has the fixes without the number.";
+    ? `Debian's package has the fixes since ${fixed}, without a new version number (dpkg -s ${server}-server).`
+    : "Your distribution's package may have the fixes without a new version number.";
   return warning(
-    `${name} by its number has faults by which a script can run code in the server (CVE-2025-49844 and older)`,
-    `Upgrade to ${wanted} or newer; ${without}`,
+    `by its version number, ${name} lets a script run code in the server (CVE-2025-49844 and older)`,
+    `Upgrade to ${wanted} or newer. ${without}`,
   );
 };
 

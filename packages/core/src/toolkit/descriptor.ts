@@ -7,7 +7,7 @@ import type { Connection } from "../connect/connect.js";
 export interface PackageDescriptor {
   /** The package's name without its scope, which is also the second part of its keys. */
   readonly name: string;
-  /** The objects that the package keeps in Redis, in the plural, as in "locks cannot work". */
+  /** The objects that the package keeps in Redis, in the plural, as in "locks do not work". */
   readonly things: string;
   readonly permissions: Permissions;
   /** The package's keys without expiry. `kit doctor` warns about any other key without expiry. */
@@ -221,5 +221,5 @@ export const counted = (count: number, one: string, several = `${one}s`): string
   `${String(count)} ${count === 1 ? one : several}`;
 
 /** A count and the first names: `3: web-2, web-3, …`. */
-export const countText = (count: number, first: readonly string[], none = "nobody"): string =>
+export const countText = (count: number, first: readonly string[], none = "none"): string =>
   count === 0 ? none : `${String(count)}: ${first.join(", ")}${count > first.length ? ", …" : ""}`;

@@ -6,7 +6,7 @@ import { type CliCommand, counted, type Facts } from "@kit/core/toolkit";
 import { parseAddress } from "../address.js";
 import { createGeoIp, dbIp, geoLite2, importGeoIp, type GeoIpSource, type Lookup, rollbackGeoIp } from "../index.js";
 
-const newDatabaseArgument = { name: "database", about: "the database's name" } as const;
+const newDatabaseArgument = { name: "database", about: "name of the database" } as const;
 const databaseArgument = { ...newDatabaseArgument, listedIn: "databases" } as const;
 
 type FileKind = "blocks" | "locations" | "dbip";
@@ -14,7 +14,7 @@ type FileKind = "blocks" | "locations" | "dbip";
 /** Detects the format of a file by its first line: DB-IP's files have no header and start with an address. */
 const kindOf = async (path: string): Promise<FileKind> => {
   const file = createReadStream(path);
-  // An error of the file ends the reading of its text, too.
+  // An error of the file ends the reading of its text as well.
   const input = path.endsWith(".gz") ? pipeline(file, createGunzip(), () => undefined) : file;
   let first = "";
   try {
@@ -28,7 +28,7 @@ const kindOf = async (path: string): Promise<FileKind> => {
   if (/\blocale_code\b/.test(first)) return "locations";
   if (/\bnetwork\b/.test(first)) return "blocks";
   if (parseAddress(first.split(",")[0]?.replaceAll('"', "") ?? "")) return "dbip";
-  throw new RangeError(`${path} is neither a GeoLite2 file nor one of DB-IP`);
+  throw new RangeError(`${path} is not a GeoLite2 or DB-IP file`);
 };
 
 const sourceOf = async (paths: readonly string[], locales: readonly string[] | undefined): Promise<GeoIpSource> => {
@@ -36,7 +36,7 @@ const sourceOf = async (paths: readonly string[], locales: readonly string[] | u
   const of = (kind: FileKind): string[] => paths.filter((_, index) => kinds[index] === kind);
   const [blocks, locations, others] = [of("blocks"), of("locations"), of("dbip")];
   if (others.length > 0 && others.length < paths.length)
-    throw new RangeError("Files of GeoLite2 and of DB-IP cannot be one database");
+    throw new RangeError("One database cannot mix GeoLite2 and DB-IP files");
   return others.length > 0 ? dbIp(...others) : geoLite2({ blocks, locations, locales });
 };
 
@@ -52,16 +52,16 @@ const rowsPerNote = 500_000;
 
 export const importCommand: CliCommand = {
   path: "geoip import",
-  about: "import a database from CSV files of GeoLite2 or DB-IP, in place of the version before",
+  about: "import CSV files of GeoLite2 or DB-IP as the new version of a database",
   args: [
     newDatabaseArgument,
-    { name: "files", about: "blocks and locations of GeoLite2, or files of DB-IP", count: "many" },
+    { name: "files", about: "blocks and locations files of GeoLite2, or DB-IP files", count: "many" },
   ],
   options: [
-    { name: "locales", about: "which languages of names to keep: de,en", takes: "text" },
-    { name: "built", about: "when the vendor made the data: 2026-11-20", takes: "text" },
-    { name: "attribution", about: "the text that the licence of the data requires", takes: "text" },
-    { name: "min-ranges", about: "refuse fewer ranges: the files may have been cut off", takes: "integer" },
+    { name: "locales", about: "languages of names to keep, such as de,en", takes: "text" },
+    { name: "built", about: "date when the vendor built the data, such as 2026-11-20", takes: "text" },
+    { name: "attribution", about: "attribution that the data's license requires", takes: "text" },
+    { name: "min-ranges", about: "reject files with fewer ranges, which may be truncated", takes: "integer" },
   ],
   run: async ({ redis, prefix, text, integer, output, signal }, database: string, ...files: string[]) => {
     const source = await sourceOf(files, text("locales")?.split(","));
@@ -84,7 +84,7 @@ export const importCommand: CliCommand = {
       ["database", database],
       ["version", version],
       ["format", format],
-      ["ranges", `${String(ranges.v4)} of IPv4, ${String(ranges.v6)} of IPv6`],
+      ["ranges", `${String(ranges.v4)} IPv4, ${String(ranges.v6)} IPv6`],
       ["places", String(places)],
     ];
     await output.report({ data: { database, dataVersion: version, ...rest }, facts });
@@ -100,9 +100,9 @@ const lineOf = (address: string, { place, none }: Lookup): string => {
 
 export const lookupCommand: CliCommand = {
   path: "geoip lookup",
-  about: "look addresses up",
-  args: [databaseArgument, { name: "addresses", about: "IPv4 or IPv6", count: "many" }],
-  options: [{ name: "locales", about: "languages of names, the preferred one first: de,en", takes: "text" }],
+  about: "look up IP addresses",
+  args: [databaseArgument, { name: "addresses", about: "IPv4 or IPv6 addresses", count: "many" }],
+  options: [{ name: "locales", about: "languages of names, preferred first, such as de,en", takes: "text" }],
   run: async ({ redis, prefix, text, output }, database: string, ...addresses: string[]) => {
     const reader = createGeoIp(redis, database, { prefix, locales: text("locales")?.split(",") });
     try {
@@ -118,7 +118,7 @@ export const lookupCommand: CliCommand = {
 
 export const rollbackCommand: CliCommand = {
   path: "geoip rollback",
-  about: "let the version serve again that served before",
+  about: "restore the previous version of a database",
   args: [databaseArgument],
   run: async ({ redis, prefix, output }, database: string) => {
     const version = await rollbackGeoIp(redis, database, { prefix });

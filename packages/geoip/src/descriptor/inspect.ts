@@ -4,23 +4,23 @@ import { geoIpKeys } from "../keys.js";
 
 const dayMs = 86_400_000;
 const ageText = (ms: number): string => (ms < dayMs ? secondsText(ms) : counted(Math.floor(ms / dayMs), "day"));
-const instantText = (at: number | null): string => (at === null ? "not said" : new Date(at).toISOString());
+const instantText = (at: number | null): string => (at === null ? "unknown" : new Date(at).toISOString());
 
 const factsOf = (info: DatabaseInfo): Facts => [
   ["database", info.database],
   ["version", info.version],
   ["format", info.format],
   ["age", `${ageText(info.ageMs)}, built ${instantText(info.builtAt)}, imported ${instantText(info.importedAt)}`],
-  ["ranges", `${String(info.ranges.v4)} of IPv4, ${String(info.ranges.v6)} of IPv6, in ${counted(info.pages, "page")}`],
+  ["ranges", `${String(info.ranges.v4)} IPv4, ${String(info.ranges.v6)} IPv6, in ${counted(info.pages, "page")}`],
   ["locales", info.locales.length === 0 ? "none" : info.locales.join(", ")],
-  ["attribution", info.attribution ?? "not said"],
-  ["previous", info.previous ?? "none is kept"],
+  ["attribution", info.attribution ?? "none"],
+  ["previous", info.previous ?? "none"],
 ];
 
 export const geoIpInspector: Inspector = {
   thing: "geoip",
-  about: "a database of addresses: its version, age and size",
-  args: [{ name: "database", about: "the database's name" }],
+  about: "an IP database: version, age and size",
+  args: [{ name: "database", about: "name of the database" }],
   look: async ({ redis, prefix }, database: string) => {
     const reader = createGeoIp(redis, database, { prefix });
     try {
@@ -32,7 +32,7 @@ export const geoIpInspector: Inspector = {
       if (!(error instanceof GeoIpNoVersionError)) throw error;
       const facts: Facts = [
         ["database", database],
-        ["state", "unknown: it was never imported"],
+        ["state", "unknown: never imported"],
       ];
       return { data: { database }, facts, isUnknown: true };
     } finally {

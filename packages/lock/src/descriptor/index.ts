@@ -37,8 +37,8 @@ export const descriptor: PackageDescriptor = {
     {
       key: /^\{.*\}:lease$/s,
       problem: {
-        text: "locks that are held for ever",
-        fix: "Somebody took their expiry away (PERSIST, or a restore). If the holder is gone: kit lock release NAME.",
+        text: "held locks without an expiry",
+        fix: "PERSIST or a restore removed their expiry. If the holder no longer runs: kit lock release NAME.",
       },
     },
   ],

@@ -59,7 +59,7 @@ const reportOf = async (
 
 /** When a lease ends; null means never. */
 export const leaseText = (msLeft: number | null): string =>
-  msLeft === null ? "never ends: its expiry was removed" : `ends in ${secondsText(msLeft)} unless renewed`;
+  msLeft === null ? "never expires: its expiry was removed" : `expires in ${secondsText(msLeft)} unless renewed`;
 
 const isUsed = ({ state, waiters }: LockReport): boolean => state === "held" || waiters > 0;
 
@@ -73,15 +73,14 @@ const summaryOf = (report: LockReport): string => {
 const lockFacts = ({ state, holder, since, msLeft, fencingToken, waiters, queue }: LockReport): Facts => {
   const held: Facts =
     state === "free"
-      ? [["holder", "nobody holds it"]]
+      ? [["holder", "none"]]
       : [
           ["holder", holder ?? ""],
-          ["since", since ?? "not known: the server's clock went back"],
+          ["since", since ?? "unknown: the server's clock moved backward"],
           ["lease", leaseText(msLeft)],
         ];
-  const none =
-    state === "free" ? "none is stored: not taken in the last week, or never; see kit list locks" : "none is stored";
-  return [...held, ["fence", fencingToken ?? none], ["waiters", countText(waiters, queue)]];
+  const none = state === "free" ? "none: not acquired in the last week. To list locks: kit list locks" : "none stored";
+  return [...held, ["fencing token", fencingToken ?? none], ["waiters", countText(waiters, queue)]];
 };
 
 /** Locks of different kinds with the same name are different locks. */
@@ -97,7 +96,7 @@ const factsOf = (report: LockReport): Facts => {
 
 export const lockInspector: Inspector = {
   thing: "lock",
-  about: "who holds it, since when, and who waits",
+  about: "a lock: holder, lease, fencing token and waiters",
   look: async ({ redis, prefix }, name: string) => {
     const lock = createLock(redis, { prefix });
     try {

@@ -23,7 +23,7 @@ export const quorumReportOf = async (
 };
 
 const endText = ({ holder, msLeft }: QuorumReport): string =>
-  `${holder}, ${msLeft === null ? "never ends: its expiry was removed" : `ends in ${secondsText(msLeft)} unless renewed`}`;
+  `${holder}, ${msLeft === null ? "never expires: its expiry was removed" : `expires in ${secondsText(msLeft)} unless renewed`}`;
 
 /** Describes the state in words. */
 export const quorumText = (report: QuorumReport): string => `held on this server by ${endText(report)}`;

@@ -32,10 +32,10 @@ export const readWriteFacts = (report: ReadWriteReport): Facts => {
   return [
     ["read/write", readWriteText(report)],
     ...holders.map(
-      ({ holder, msLeft }) => ["holder", `${holder}, ends in ${secondsText(msLeft)} unless renewed`] as const,
+      ({ holder, msLeft }) => ["holder", `${holder}, expires in ${secondsText(msLeft)} unless renewed`] as const,
     ),
-    ...(more > 0 ? [["holder", `${String(more)} others that end sooner`] as const] : []),
-    ["fence", fencingToken ?? "none is stored"],
+    ...(more > 0 ? [["holder", `${String(more)} more that expire sooner`] as const] : []),
+    ["fencing token", fencingToken ?? "none stored"],
     [
       "waiters",
       countText(

@@ -4,9 +4,9 @@ import { leaseText } from "./inspect.js";
 
 export const releaseCommand: CliCommand = {
   path: "lock release",
-  about: "takes a lock away from a holder that is certainly gone; a dry run unless --run is given",
+  about: "release a lock whose holder no longer runs (dry run unless you pass --run)",
   args: [{ name: "name", about: "name of the lock", listedIn: "locks" }],
-  options: [{ name: "run", about: "does it; without it only says what would be done" }],
+  options: [{ name: "run", about: "apply the change; without it, only show what would change" }],
   run: async ({ redis, prefix, isSet, output }, name: string) => {
     const lock = createLock(redis, { prefix });
     try {
@@ -14,7 +14,7 @@ export const releaseCommand: CliCommand = {
         const holder = await lock.forceRelease(name);
         await output.report({
           data: { lock: name, isDryRun: false, holder },
-          facts: [["released", holder === null ? "nothing: nobody holds it" : `${name}, which ${holder} had`]],
+          facts: [["released", holder === null ? "nothing: the lock is free" : `${name}, held by ${holder}`]],
         });
         return;
       }
@@ -24,14 +24,17 @@ export const releaseCommand: CliCommand = {
         data: { lock: name, isDryRun: true, holder, msLeft: lease, waiters },
         facts:
           holder === null
-            ? [["would be released", "nothing: nobody holds it"]]
+            ? [["would be released", "nothing: the lock is free"]]
             : [
                 ["would be released", name],
                 ["holder", holder],
                 ["lease", leaseText(lease)],
                 ["waiters", String(waiters)],
-                ["before", "see that the holder is gone: one that runs notices the loss only at its next renewal"],
-                ["to do it", "the same command with --run"],
+                [
+                  "warning",
+                  "a holder that still runs notices the loss only at its next renewal. Check that it is stopped",
+                ],
+                ["next step", "run the same command with --run"],
               ],
       });
     } finally {

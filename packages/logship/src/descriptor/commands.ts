@@ -33,25 +33,25 @@ const progressNotifier = ({ output, isSet }: CommandCall, writesLines: boolean) 
 
 const shippedText = ({ name, lines, textBytes, storedBytes, wasShipped }: ShippedFile): string =>
   wasShipped
-    ? `${name}: was shipped before`
+    ? `${name}: already shipped`
     : `${name}: ${counted(lines, "line")}, ${bytesText(textBytes)}, stored as ${bytesText(storedBytes)}`;
 
 export const shipCommand: CliCommand = {
   path: "ship",
-  about: "ship files and directories into a log channel; run again after an end at any point, it goes on",
+  about: "ship files and directories to a log channel; run the command again to resume",
   args: [
     { name: "channel", about: "name of the channel" },
-    { name: "path", about: "a file, or a directory: its files", count: "many" },
+    { name: "path", about: "file, or directory of files", count: "many" },
   ],
   options: [
-    { name: "limit", about: "bytes that the channel may hold in Redis, if it is new", takes: "integer" },
-    { name: "consumers", about: "names, with commas, of those that must get everything", takes: "text" },
-    { name: "dereference", about: "take also what links in a directory lead to outside of it" },
-    { name: "pass-through", about: "keep gzip files as they are" },
-    { name: "follow", about: "ship logs as they grow and are rotated by renaming, until Ctrl-C or SIGTERM" },
-    { name: "quarantine", about: "leave out a file that is damaged or has changed, and go on with the others" },
+    { name: "limit", about: "maximum bytes in Redis, for a new channel", takes: "integer" },
+    { name: "consumers", about: "consumers that must receive all lines, such as a,b", takes: "text" },
+    { name: "dereference", about: "follow links that lead outside the directory" },
+    { name: "pass-through", about: "ship gzip files unchanged" },
+    { name: "follow", about: "ship growing logs, rotated by renaming, until Ctrl-C or SIGTERM" },
+    { name: "quarantine", about: "skip damaged or changed files, and ship the others" },
     { name: "close", about: "close the channel at the end" },
-    { name: "quiet", about: "show no progress" },
+    { name: "quiet", about: "hide progress" },
   ],
   run: async (call, channel, ...paths) => {
     const { redis, prefix, signal, output, text, integer, isSet } = call;
@@ -67,7 +67,7 @@ export const shipCommand: CliCommand = {
     });
     shipper.on("skipped", (link) => {
       const { file, target } = link;
-      const text = `${file}: left out, a link that leads out of the directory, to ${target}. --dereference takes it`;
+      const text = `${file}: skipped, because the link leads outside the directory, to ${target}. To follow it, pass --dereference`;
       void output.line({ event: "skipped", ...link }, text);
     });
     shipper.on("waiting", ({ file }) => output.progress?.(`${file} waits: the channel is at its limit`));
@@ -105,26 +105,26 @@ const consumersOf = async ({ redis, prefix }: InspectCall, channel: string): Pro
 
 export const receiveCommand: CliCommand = {
   path: "receive",
-  about: "write the lines of a log channel to stdout, as one of its consumers; run again, it goes on behind the last",
+  about: "write the lines of a log channel to stdout as a consumer; run the command again to resume",
   args: [
     { name: "channel", about: "name of the channel", listedIn: "channels" },
     {
       name: "consumer",
-      about: "name of the consumer; each gets everything",
+      about: "name of the consumer; each consumer receives all lines",
       namesOf: async (call, channel) => (await consumersOf(call, channel!)) ?? [],
     },
   ],
   options: [
-    { name: "from", about: "what a new consumer gets: start, oldest or now", takes: "text" },
-    { name: "quarantine", about: "quarantine a file that is damaged, and go on with those behind it" },
-    { name: "redo", about: "retry the files in quarantine" },
+    { name: "from", about: "where a new consumer starts: start, oldest or now", takes: "text" },
+    { name: "quarantine", about: "quarantine damaged files, and continue with the next" },
+    { name: "redo", about: "retry quarantined files" },
     {
       name: "concurrency",
-      about: "so many files at once: several live logs need as many (default 1)",
+      about: "number of files to read in parallel, one per live log (default: 1)",
       takes: "integer",
     },
-    { name: "once", about: "end when nothing complete is left, instead of when the channel is closed" },
-    { name: "quiet", about: "show no progress" },
+    { name: "once", about: "exit when no complete file is left, even if the channel is open" },
+    { name: "quiet", about: "hide progress" },
   ],
   run: async (call, channel, consumer) => {
     const { redis, prefix, signal, output, text, integer, isSet } = call;
@@ -134,7 +134,7 @@ export const receiveCommand: CliCommand = {
     if (!(await consumersOf(call, channel!))) {
       const name = JSON.stringify(channel);
       await output.note(
-        `There is no channel ${name} under the prefix ${prefix}: kit ship makes it, kit list channels shows others`,
+        `The prefix ${prefix} has no channel ${name}. Create it with kit ship, or run kit list channels`,
       );
       return await output.report({ data: { channel, consumer }, isUnknown: true });
     }

@@ -26,17 +26,17 @@ const reportOf = async (redis: Connection, prefix: string, name: string): Promis
 
 const channelFacts = (channel: ChannelStatus): Facts => {
   const { usedBytes, reservedBytes, limitBytes, isClosed, fileCount, shippers, consumers, at } = channel;
-  const limit = limitBytes === 0 ? "no limit yet" : `of ${bytesText(limitBytes)}`;
+  const limit = limitBytes === 0 ? "no limit set" : `of ${bytesText(limitBytes)}`;
   return [
     ["channel", isClosed ? "closed" : "open"],
     ["used", `${bytesText(usedBytes)} and ${bytesText(reservedBytes)} reserved, ${limit}`],
     ["files", String(fileCount)],
-    ["shippers", `${String(shippers)} at work`],
+    ["shippers", `${String(shippers)} active`],
     ...consumers.map(({ name, seenAt }) => {
-      const sign = seenAt === 0 ? "never came" : `last sign ${secondsText(at - seenAt)} ago`;
+      const sign = seenAt === 0 ? "never seen" : `last seen ${secondsText(at - seenAt)} ago`;
       return ["consumer", `${name}, ${sign}`] as const;
     }),
-    ...(consumers.length === 0 ? [["consumer", "none: nothing is freed"] as const] : []),
+    ...(consumers.length === 0 ? [["consumer", "none: no data is freed"] as const] : []),
   ];
 };
 
@@ -53,14 +53,14 @@ const summaryOf = ({ channel, job }: LogshipReport): string =>
 
 export const logshipInspector: Inspector = {
   thing: "logship",
-  about: "a channel's use, files and consumers, and how far a job is",
+  about: "a log channel or job: usage, files, consumers and progress",
   look: async ({ redis, prefix }, name: string) => {
     const data = await reportOf(redis, prefix, name);
     const { channel, job } = data;
     const ofChannel = (channel?.files ?? []).map(
       ({ name: file, isSealed, textBytes, positions, quarantined, fault }) => [
         file,
-        fault === undefined ? (isSealed ? "whole" : "being shipped") : `broken off: ${fault}`,
+        fault === undefined ? (isSealed ? "complete" : "shipping") : `interrupted: ${fault}`,
         bytesText(textBytes),
         Object.entries(positions)
           .map(([consumer, offset]) => {
@@ -84,11 +84,11 @@ export const logshipInspector: Inspector = {
         ["name", name],
         ...(channel === null ? [] : channelFacts(channel)),
         ...(job === null ? [] : jobFacts(job)),
-        ...(isUnknown ? [["state", "there is no job and no channel of this name"] as const] : []),
+        ...(isUnknown ? [["state", "unknown: no job or channel has this name"] as const] : []),
       ],
       summary: summaryOf(data),
       isUnknown,
-      table: rows.length === 0 ? undefined : { columns: ["file", "state", "text", "done"], rows },
+      table: rows.length === 0 ? undefined : { columns: ["file", "state", "size", "done"], rows },
     };
   },
   listed: { things: "channels", keys: ["{NAME}:channel", "{NAME}:job"], columns: ["channel", "used", "job", "lines"] },

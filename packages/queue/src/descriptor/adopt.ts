@@ -5,15 +5,15 @@ const shownRefused = 20;
 
 export const adoptCommand: CliCommand = {
   path: "queue adopt",
-  about: "moves the jobs of a BullMQ queue into a queue; a dry run unless --run is given",
+  about: "move the jobs of a BullMQ queue to a kit queue (dry run unless you pass --run)",
   args: [
     { name: "from", about: "name of the BullMQ queue" },
-    { name: "queue", about: "name of the queue that gets its jobs" },
+    { name: "queue", about: "name of the kit queue" },
   ],
   options: [
-    { name: "run", about: "does it; without it only says what would be done" },
-    { name: "bull-prefix", takes: "text", about: "prefix of BullMQ's keys (bull)" },
-    { name: "timezone", takes: "text", about: "time zone of job schedulers that have a pattern without one" },
+    { name: "run", about: "apply the change; without it, only show what would change" },
+    { name: "bull-prefix", takes: "text", about: "prefix of BullMQ's keys (default: bull)" },
+    { name: "timezone", takes: "text", about: "time zone for job schedulers with a pattern but no time zone" },
   ],
   run: async ({ redis, prefix, isSet, text, signal, output }, from: string, queue: string) => {
     const parts = ["meta", "id"].map((part) => `${text("bull-prefix") ?? "bull"}:${from}:${part}`);
@@ -23,7 +23,7 @@ export const adoptCommand: CliCommand = {
         data: { from, queue },
         facts: [
           ["BullMQ queue", from],
-          ["state", `unknown: there is neither ${parts.join(" nor ")}`],
+          ["state", `unknown: neither ${parts.join(" nor ")} exists`],
         ],
         isUnknown: true,
       });
@@ -46,16 +46,19 @@ export const adoptCommand: CliCommand = {
           `${String(waiting + prioritised)} ready, ${String(delayed)} delayed, ${String(schedules)} job schedulers`,
         ],
         [
-          "left at BullMQ",
+          "left in BullMQ",
           `${String(left.active)} active, ${String(left.failed)} failed, ${String(left.waitingChildren)} parents`,
         ],
-        ["refused", refused.length === 0 ? "none" : `${String(refused.length)}, the first ones below`],
+        [
+          "refused",
+          refused.length === 0 ? "none" : `${String(refused.length)}, listed below (first ${String(shownRefused)})`,
+        ],
         ...(unsure.length === 0 ? [] : [["unsure", `${String(unsure.length)}: ${unsure.join(" ")}`] as const]),
         ...(ownStrategies === 0
           ? []
-          : [["own back-off", `${String(ownStrategies)}: give work() a backoff function`] as const]),
-        ...(isPaused ? [["paused", "the BullMQ queue is: pause this one, too"] as const] : []),
-        ...(isDryRun ? [["to do it", "the same command with --run"] as const] : []),
+          : [["custom backoff", `${String(ownStrategies)}: pass a backoff function to work()`] as const]),
+        ...(isPaused ? [["paused", "the BullMQ queue is paused: pause this queue as well"] as const] : []),
+        ...(isDryRun ? [["next step", "run the same command with --run"] as const] : []),
       ],
       hasProblem: refused.length > 0,
       table: rows.length === 0 ? undefined : { columns: ["kind", "id", "reason"], rows },

@@ -46,7 +46,7 @@ const shownLetters = 20;
 
 const listCommand: CliCommand = {
   path: "queue list",
-  about: "lists jobs of one state, without their data",
+  about: "list the jobs in one state, without their data",
   args: [queueArgument],
   options: [
     {
@@ -54,10 +54,10 @@ const listCommand: CliCommand = {
       takes: "text",
       about: "dead (default), waiting, prioritised, suspended, delayed, active or completed",
     },
-    { name: "name", takes: "text", about: "only jobs of this name" },
-    { name: "end", about: "begins with the last one" },
-    { name: "start", takes: "integer", about: "how many to leave out (0)" },
-    { name: "count", takes: "integer", about: "how many to show (20), at most 100" },
+    { name: "name", takes: "text", about: "only jobs with this name" },
+    { name: "end", about: "start at the end" },
+    { name: "start", takes: "integer", about: "number of jobs to skip (default: 0)" },
+    { name: "count", takes: "integer", about: "number of jobs to show (default: 20, maximum: 100)" },
   ],
   run: async (call, queue: string) => {
     const { redis, prefix, text, integer, isSet, output } = call;
@@ -66,10 +66,10 @@ const listCommand: CliCommand = {
     const from = isSet("end") ? ("end" as const) : ("start" as const);
     const page = { state, name: text("name"), from, start: integer("start"), count: integer("count") };
     const { jobs, next } = await listJobs(redis, { queue, prefix }, page);
-    const more = next === undefined ? "" : `; further ones with --start ${String(next)}`;
+    const more = next === undefined ? "" : `; next page: --start ${String(next)}`;
     await output.report({
       data: { queue, state, jobs, next: next ?? null },
-      facts: [[state, `${jobs.length === 0 ? "none here" : `${String(jobs.length)} shown`}${more}`]],
+      facts: [[state, `${jobs.length === 0 ? "none" : `${String(jobs.length)} shown`}${more}`]],
       table: jobs.length === 0 ? undefined : tableOf(jobs, state),
     });
     return undefined;
@@ -79,13 +79,17 @@ const listCommand: CliCommand = {
 /** The causes of an error, one per line. */
 const reasonsOf = ({ cause, errors = [] }: StoredError): (readonly [string, string])[] =>
   [...errors, ...(cause ? [cause] : [])].flatMap((one) => [
-    ["because of", `${one.name}: ${one.message}`] as const,
+    ["caused by", `${one.name}: ${one.message}`] as const,
     ...reasonsOf(one),
   ]);
 
+/** One fact for each line, since a fact is one line. */
+const stackOf = (error: StoredError | null): Facts =>
+  (error?.stack?.split("\n") ?? []).map((line, at) => [at === 0 ? "stack" : "", line] as const);
+
 const showCommand: CliCommand = {
   path: "queue show",
-  about: "shows one job with its data, and where its last error came from",
+  about: "show a job with its data and last error",
   args: [queueArgument, idArgument],
   run: async ({ redis, prefix, output }, queue: string, id: string) => {
     const report = await inspectJob(redis, { queue, prefix }, id, { withData: true });
@@ -97,10 +101,10 @@ const showCommand: CliCommand = {
         ...jobFacts(report),
         ...(state === "none" || state === "completed"
           ? []
-          : [["content", data === undefined ? "none" : json(data)] as const]),
+          : [["data", data === undefined ? "none" : json(data)] as const]),
         ...("result" in report ? [["result", result === undefined ? "none" : json(result)] as const] : []),
         ...(checkpoint === undefined ? [] : [["checkpoint", json(checkpoint)] as const]),
-        ...(error?.stack === undefined ? [] : [["stack", error.stack] as const]),
+        ...stackOf(error),
         ...(error === null ? [] : reasonsOf(error)),
       ],
       isUnknown: state === "none",
@@ -110,11 +114,11 @@ const showCommand: CliCommand = {
 
 const logCommand: CliCommand = {
   path: "queue log",
-  about: "shows what the handler of a job has logged: the last lines, or those that follow one",
+  about: "show the last log lines of a job, or the lines after one",
   args: [queueArgument, idArgument],
   options: [
-    { name: "after", takes: "integer", about: "number of a line: only those behind it" },
-    { name: "count", takes: "integer", about: "how many to show (100), at most 1000" },
+    { name: "after", takes: "integer", about: "show only lines after this line number" },
+    { name: "count", takes: "integer", about: "number of lines to show (default: 100, maximum: 1000)" },
   ],
   run: async ({ redis, prefix, integer, output }, queue: string, id: string) => {
     const options = { after: integer("after"), count: integer("count") };
@@ -124,7 +128,7 @@ const logCommand: CliCommand = {
     const isUnknown = kept + dropped === 0 && (await inspectJob(redis, address, id)).state === "none";
     await output.report({
       data: { queue, id, ...log },
-      facts: [["lines", `${String(lines.length)} shown of ${String(kept)}, ${String(dropped)} dropped before`]],
+      facts: [["lines", `${String(lines.length)} of ${String(kept)} shown, ${String(dropped)} older ones dropped`]],
       table:
         lines.length === 0
           ? undefined
@@ -134,15 +138,15 @@ const logCommand: CliCommand = {
   },
 };
 
-const runOption: CliOption = { name: "run", about: "does it; without it only says what would be done" };
-const allOption: CliOption = { name: "all", about: "with --run, and without id and name: all dead letters" };
+const runOption: CliOption = { name: "run", about: "apply the change; without it, only show what would change" };
+const allOption: CliOption = { name: "all", about: "confirm that --run deletes all dead letters" };
 const moveOptions: readonly CliOption[] = [
   runOption,
-  { name: "name", takes: "text", about: "only dead letters of jobs of this name" },
+  { name: "name", takes: "text", about: "only dead letters of jobs with this name" },
 ];
 const moveArguments: readonly CliArgument[] = [
   queueArgument,
-  { name: "id", about: "id of a dead letter; without it all of them", count: "optional" },
+  { name: "id", about: "id of a dead letter (default: all)", count: "optional" },
 ];
 
 /** The current dead letters that a command applies to. */
@@ -169,7 +173,7 @@ const chosen = async (
 
 const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCommand => ({
   path: `queue ${verb}`,
-  about: `${about}; a dry run unless --run is given`,
+  about: `${about} (dry run unless you pass --run)`,
   args: moveArguments,
   options: verb === "drop" ? [...moveOptions, allOption] : moveOptions,
   run: async (call, name: string, id?: string) => {
@@ -178,14 +182,14 @@ const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCo
     const jobs = text("name");
     const asksForAll = verb === "drop" && id === undefined && jobs === undefined;
     if (asksForAll && isSet("run") && !isSet("all"))
-      throw new TypeError("This would delete all dead letters of the queue: add --all, or an id, or --name");
+      throw new TypeError("This deletes all dead letters of the queue. Confirm with --all, or pass an id or --name");
     const letters = await chosen(call, name, id);
     const ids = letters.map((letter) => letter.id);
     const isUnknown = ids.length === 0 && (id !== undefined || jobs !== undefined);
     const unknown: Facts = isUnknown
       ? [["unknown", `no dead letter has this ${id === undefined ? "name" : "id"}`]]
       : [];
-    const toDo = `the same command with --run${asksForAll ? " --all" : ""}`;
+    const toDo = `run the same command with --run${asksForAll ? " --all" : ""}`;
     if (!isSet("run")) {
       const first = letters.slice(0, shownLetters);
       await output.report({
@@ -193,7 +197,7 @@ const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCo
         facts: [
           [`would be ${done}`, String(ids.length)],
           ...unknown,
-          ...(ids.length === 0 ? [] : [["to do it", toDo] as const]),
+          ...(ids.length === 0 ? [] : [["next step", toDo] as const]),
         ],
         table: first.length === 0 ? undefined : tableOf(first),
         isUnknown,
@@ -213,10 +217,7 @@ const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCo
 });
 
 const handlerFact: Facts = [
-  [
-    "its handler",
-    "its signal aborts; if it ignores that, it keeps a slot of its worker until it ends: restart that worker",
-  ],
+  ["handler", "receives an abort signal. If the handler ignores it, restart the worker to free its slot"],
 ];
 
 /** A command that ends one job. `states`: the states of jobs that it can end. `done`: what happened to the job. */
@@ -228,7 +229,7 @@ const endCommand = (
   end: typeof removeJob | typeof cancelJob,
 ): CliCommand => ({
   path: `queue ${verb}`,
-  about: `${about}; a dry run unless --run is given`,
+  about: `${about} (dry run unless you pass --run)`,
   args: [queueArgument, idArgument],
   options: [runOption],
   run: async ({ redis, prefix, isSet, output }, queue: string, id: string) => {
@@ -241,9 +242,9 @@ const endCommand = (
       facts: [
         [
           isDryRun ? `would be ${done}` : done,
-          count === 1 ? id : `nothing, since the job is ${outcome === "none" ? "not known" : outcome}`,
+          count === 1 ? id : `nothing: the job is ${outcome === "none" ? "unknown" : outcome}`,
         ],
-        ...(isDryRun && count === 1 ? [["to do it", "the same command with --run"] as const] : []),
+        ...(isDryRun && count === 1 ? [["next step", "run the same command with --run"] as const] : []),
         ...(outcome === "cancelled" || (verb === "cancel" && outcome === "active") ? handlerFact : []),
         ...(report && outcome !== "none" ? jobFacts(report) : []),
       ],
@@ -255,20 +256,20 @@ const endCommand = (
 
 const promoteCommand: CliCommand = {
   path: "queue promote",
-  about: "makes a delayed job ready now",
+  about: "make a delayed job ready now",
   args: [queueArgument, idArgument],
   run: async ({ redis, prefix, output }, queue: string, id: string) => {
     const state = await promoteJob(redis, { queue, prefix }, id);
     await output.report({
       data: { queue, id, state },
-      facts: [["state", state === "none" ? "not known" : state]],
+      facts: [["state", state === "none" ? "unknown" : state]],
       isUnknown: state === "none",
     });
   },
 };
 
 /** A queue can be paused before its first add. In a typed command such a name is more likely misspelled. */
-const createOption: CliOption = { name: "create", about: "also if the queue has had no job and no worker yet" };
+const createOption: CliOption = { name: "create", about: "pause a queue that has had no job and no worker yet" };
 
 /** Searches only the first jobs of each state, so that it does not block a long queue. */
 const hasJobs = async ({ redis, prefix }: CommandCall, queue: string, name: string): Promise<boolean> => {
@@ -283,7 +284,7 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
   about,
   args: [queueArgument],
   options: [
-    { name: "name", takes: "text", about: "only jobs of this name" },
+    { name: "name", takes: "text", about: "only jobs with this name" },
     ...(verb === "pause" ? [createOption] : []),
   ],
   run: async (call, queue: string) => {
@@ -299,7 +300,7 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
     const { active } = seen;
     const one = seen.names.find((limited) => limited.name === name);
     const pausedAt = name === undefined ? seen.pausedAt : (one?.pausedAt ?? null);
-    const what = name === undefined ? "" : ` ${name}`;
+    const what = name === undefined ? "" : ` for ${name} jobs`;
     const isVain = verb === "pause" && name !== undefined && !(await hasJobs(call, queue, name));
     await output.report({
       data: {
@@ -311,11 +312,9 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
       },
       facts: [
         ["queue", queue],
-        ...(isUnknown ? [["unknown", `jobs${what} were not paused`] as const] : []),
-        ["state", pausedAt === null ? `its jobs${what} begin` : `paused: no job${what} begins`],
-        ...(isVain
-          ? [["note", `no job of this name is there now; to undo: kit queue resume ${queue} --name …`] as const]
-          : []),
+        ...(isUnknown ? [["unknown", `not paused${what}`] as const] : []),
+        ["state", `${pausedAt === null ? "running" : "paused"}${what}`],
+        ...(isVain ? [["note", `no job has this name now. To undo: kit queue resume ${queue} --name …`] as const] : []),
         ...(one ? [["suspended", String(one.suspended)] as const] : []),
         ["ready", String(readyOf(seen))],
         ["active", String(active)],
@@ -328,9 +327,9 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
 
 const drainCommand: CliCommand = {
   path: "queue drain",
-  about: "deletes all ready jobs; a dry run unless --run is given",
+  about: "delete all ready jobs (dry run unless you pass --run)",
   args: [queueArgument],
-  options: [runOption, { name: "delayed", about: "delayed jobs, too" }],
+  options: [runOption, { name: "delayed", about: "include delayed jobs" }],
   run: async (call, queue: string) => {
     const { redis, prefix, isSet, output } = call;
     if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
@@ -344,7 +343,7 @@ const drainCommand: CliCommand = {
       data: { queue, isDryRun, count },
       facts: [
         [isDryRun ? "would be deleted" : "deleted", String(count)],
-        ...(isDryRun && count > 0 ? [["to do it", "the same command with --run"] as const] : []),
+        ...(isDryRun && count > 0 ? [["next step", "run the same command with --run"] as const] : []),
       ],
     });
     return undefined;
@@ -353,7 +352,7 @@ const drainCommand: CliCommand = {
 
 const repairCommand: CliCommand = {
   path: "queue repair",
-  about: "makes jobs ready that are in no list of work; a dry run unless --run is given",
+  about: "make lost jobs ready again (dry run unless you pass --run)",
   args: [queueArgument],
   options: [runOption],
   run: async (call, queue: string) => {
@@ -365,7 +364,7 @@ const repairCommand: CliCommand = {
       data: { queue, isDryRun, count: ids.length, ids },
       facts: [
         [isDryRun ? "would be made ready" : "made ready", String(ids.length)],
-        ...(isDryRun && ids.length > 0 ? [["to do it", "the same command with --run"] as const] : []),
+        ...(isDryRun && ids.length > 0 ? [["next step", "run the same command with --run"] as const] : []),
       ],
       table: ids.length === 0 ? undefined : { columns: ["id"], rows: ids.slice(0, shownLetters).map((id) => [id]) },
     });
@@ -377,15 +376,15 @@ export const commands: readonly CliCommand[] = [
   listCommand,
   showCommand,
   logCommand,
-  moveCommand("retry", "moves dead letters back to the queue, with all their attempts", "moved back"),
-  moveCommand("drop", "deletes dead letters", "deleted"),
-  pauseCommand("pause", "lets no job begin, or none of one name, until resumed", pauseQueue),
-  pauseCommand("resume", "lets a paused queue, or its jobs of one name, go on", resumeQueue),
+  moveCommand("retry", "retry dead letters, with all their attempts", "moved back"),
+  moveCommand("drop", "delete dead letters", "deleted"),
+  pauseCommand("pause", "pause a queue, or its jobs with one name", pauseQueue),
+  pauseCommand("resume", "resume a queue, or its jobs with one name", resumeQueue),
   promoteCommand,
-  endCommand("remove", "deletes a job that is ready or delayed", ["ready", "delayed"], "removed", removeJob),
+  endCommand("remove", "delete a ready or delayed job", ["ready", "delayed"], "removed", removeJob),
   endCommand(
     "cancel",
-    "deletes a job, and aborts its handler if it is active",
+    "delete a job, and abort its handler if the job is active",
     ["ready", "delayed", "active"],
     "cancelled",
     cancelJob,

@@ -25,7 +25,7 @@ export const unknownQueue = (queue: string): Report => ({
   data: { queue },
   facts: [
     ["queue", queue],
-    ["state", "unknown: no job was ever added, and no worker has begun"],
+    ["state", "unknown: no job was added and no worker started"],
   ],
   isUnknown: true,
 });
@@ -34,8 +34,10 @@ export const unknownQueue = (queue: string): Report => ({
 const limitsOf = ({ pausedAt, concurrency, rate, heldUntil, now }: Overview): readonly string[] => [
   ...(pausedAt === null ? [] : [`paused for ${secondsText(Math.max(0, now - pausedAt))}`]),
   ...(concurrency === null ? [] : [`${counted(concurrency, "job")} at a time`]),
-  ...(rate === null ? [] : [`${String(rate.count)} per ${secondsText(rate.perMs)}, ${String(rate.burst)} at once`]),
-  ...(heldUntil === null || heldUntil <= now ? [] : [`none for ${secondsText(heldUntil - now)}, as a handler wanted`]),
+  ...(rate === null ? [] : [`${String(rate.count)} per ${secondsText(rate.perMs)}, burst of ${String(rate.burst)}`]),
+  ...(heldUntil === null || heldUntil <= now
+    ? []
+    : [`no starts for ${secondsText(heldUntil - now)}, set by a handler`]),
 ];
 
 /** One line for each name that has a limit or is paused. */
@@ -57,20 +59,22 @@ const queueFacts = (queue: string, seen: Overview): Facts => {
     ["queue", queue],
     [
       "ready",
-      `${String(readyOf(seen))}${prioritised === 0 ? "" : `, ${String(prioritised)} of them by priority`}${suspended === 0 ? "" : `, ${String(suspended)} suspended, as their names are stopped`}`,
+      `${String(readyOf(seen))}${prioritised === 0 ? "" : `, ${String(prioritised)} with a priority`}${suspended === 0 ? "" : `, ${String(suspended)} suspended by a pause or limit on their name`}`,
     ],
-    ["delayed", countOf(delayed, nextDue, (at) => `the first due ${until(at)}`)],
-    ["active", countOf(active, firstLeaseEnd, (at) => `the first lease ends ${until(at)} unless renewed`)],
-    ["dead", countOf(dead, oldestDead, (at) => `the oldest died ${until(at)}, ${counted(deadBytes, "byte")} in all`)],
+    ["delayed", countOf(delayed, nextDue, (at) => `first due ${until(at)}`)],
+    ["active", countOf(active, firstLeaseEnd, (at) => `first lease expires ${until(at)} unless renewed`)],
+    ["dead", countOf(dead, oldestDead, (at) => `oldest died ${until(at)}, ${counted(deadBytes, "byte")} in total`)],
     ...(kept === 0
       ? []
-      : [["kept", `${counted(kept, "ended job")}: kit queue list ${queue} --state completed`] as const]),
+      : [["kept", `${counted(kept, "completed job")}: kit queue list ${queue} --state completed`] as const]),
     ...(limitsOf(seen).length === 0 ? [] : [["limits", limitsOf(seen).join(", ")] as const]),
     ...nameFacts(seen),
-    ...(lost === 0 ? [] : [["lost", `${String(lost)}, in no list of work: kit queue repair ${queue}`] as const]),
+    ...(lost === 0
+      ? []
+      : [["lost", `${String(lost)} that no worker can take. Run: kit queue repair ${queue}`] as const]),
     [
-      "so far",
-      `${String(completed)} completed, ${String(died)} died, ${counted(crashed, "lease")} taken back, ${counted(deadDropped, "dead letter")} dropped`,
+      "totals",
+      `${String(completed)} completed, ${String(died)} died, ${counted(crashed, "lease")} expired, ${counted(deadDropped, "dead letter")} dropped`,
     ],
   ];
 };
@@ -78,9 +82,9 @@ const queueFacts = (queue: string, seen: Overview): Facts => {
 /** The words for `at` of a job, by its state. */
 export const atNames = {
   dead: "died",
-  completed: "ended",
+  completed: "completed",
   delayed: "due",
-  active: "lease ends",
+  active: "lease expires",
   ready: "",
   none: "",
   lost: "",
@@ -99,30 +103,30 @@ export const jobFacts = (report: JobReport): Facts => {
     ...(progressAt === null ? [] : [["progress", `${JSON.stringify(progress)}, reported at ${progressAt}`] as const]),
     ...(logLines === 0 ? [] : [["log", `${counted(logLines, "line")}: kit queue log ${queue} ${id}`] as const]),
   ];
-  if (state === "none") return [...head, ["state", "not known: done, dropped, or never added"], ...noted];
+  if (state === "none") return [...head, ["state", "unknown: completed, dropped, or never added"], ...noted];
   return [
     ...head,
-    ["name", name === "" ? "cannot be read" : name],
-    ["state", state === "lost" ? `lost: in no list of work, so it does not run; kit queue repair ${queue}` : state],
+    ["name", name === "" ? "unreadable" : name],
+    ["state", state === "lost" ? `lost: no worker can take it. Run: kit queue repair ${queue}` : state],
     ...(outcome === "expired" ? [["outcome", "expired: no worker took it in time"] as const] : []),
     ...(takenAt === null ? [] : [["taken", takenAt] as const]),
     ...(at === null ? [] : [[atNames[state], at] as const]),
     ...(uniqueKey === null ? [] : [["unique key", uniqueKey] as const]),
-    ...(at === null && state === "delayed" ? [["due", "after the active job of its key"] as const] : []),
-    ["added", addedAt ?? "cannot be read"],
-    ...(expiresAt === null ? [] : [["expires", `${expiresAt} unless a worker takes it before`] as const]),
+    ...(at === null && state === "delayed" ? [["due", "after the active job with the same key"] as const] : []),
+    ["added", addedAt ?? "unreadable"],
+    ...(expiresAt === null ? [] : [["expires", `${expiresAt} unless a worker takes it first`] as const]),
     ["priority", String(priority)],
     ["attempts", `${String(attempts)} failed of ${String(maxAttempts)}, ${counted(crashes, "crash", "crashes")}`],
     ...(snoozes === 0 ? [] : [["snoozed", counted(snoozes, "time")] as const]),
     ...(error === null ? [] : [["last error", `${error.name}: ${error.message}`] as const]),
     ...noted,
-    [state === "completed" ? "result" : "data", counted(bytes, "byte")],
+    [state === "completed" ? "result size" : "data size", counted(bytes, "byte")],
   ];
 };
 
 export const queueInspector: Inspector = {
   thing: "queue",
-  about: "how many jobs are ready, delayed, active and dead",
+  about: "a queue: job counts by state, limits and schedules",
   look: async (call, name: string) => {
     if (!(await isQueue(call, name))) return unknownQueue(name);
     const data = await inspectQueue(call.redis, { queue: name, prefix: call.prefix });
@@ -136,7 +140,7 @@ export const queueInspector: Inspector = {
 
 export const jobInspector: Inspector = {
   thing: "job",
-  about: "where one job of a queue is, its attempts and last error",
+  about: "a job: state, attempts and last error",
   args: [
     { name: "queue", about: "name of the queue", listedIn: "queues" },
     { name: "id", about: "id of the job; kit queue list QUEUE shows ids" },

@@ -22,9 +22,9 @@ export const overviewFacts = ({ schedules, nextRun }: ScheduleOverview, now: num
   if (schedules === 0) return [];
   const next =
     nextRun === null
-      ? "all of them ended"
+      ? "all finished"
       : nextRun > now
-        ? `the next run in ${secondsText(nextRun - now)}`
-        : `a run is overdue by ${secondsText(now - nextRun)}`;
+        ? `next run in ${secondsText(nextRun - now)}`
+        : `overdue by ${secondsText(now - nextRun)}`;
   return [["schedules", `${String(schedules)}, ${next}`]];
 };

@@ -5,10 +5,10 @@ import { queuesWith } from "./queues.js";
 
 export const pausedCheck: DoctorCheck = {
   id: "queue-paused",
-  about: `Warns of each queue that is paused, and of each name whose jobs are. None of them begins, and they become more and more. A pause has no
-end of its own: it stays also when all workers are started anew.
+  about: `**Warning** for each paused queue and each paused job name. Their jobs don't start, so the backlog grows. A pause never expires, and it
+survives a restart of all workers.
 
-\`kit queue resume NAME\` lets the queue go on, with \`--name\` the jobs of one name.`,
+To resume the queue, run \`kit queue resume NAME\`. To resume one job name, add \`--name\`.`,
   look: async ({ redis, prefix, signal }) => {
     const queues = await queuesWith("limits", redis, prefix, signal);
     const findings = await Promise.all(
@@ -23,7 +23,7 @@ end of its own: it stays also when all workers are started anew.
           ...finding(`queue ${queue} has`, seen.pausedAt, readyOf(seen), ""),
           ...seen.names.flatMap(({ name, pausedAt, suspended }) =>
             finding(
-              `jobs ${name} of queue ${queue} have`,
+              `${name} jobs of queue ${queue} have`,
               pausedAt,
               suspended,
               ` --name ${/^[\w.:-]+$/.test(name) ? name : JSON.stringify(name)}`,

@@ -25,17 +25,17 @@ const rowOf = (one: ScheduleFacts, now: number): readonly string[] => [
   one.id,
   one.name,
   whenOf(one),
-  one.isPaused ? "paused" : one.nextAt === undefined ? "ended" : nextText(one.nextAt, now),
+  one.isPaused ? "paused" : one.nextAt === undefined ? "finished" : nextText(one.nextAt, now),
   one.left === undefined ? "" : String(one.left),
 ];
 
 export const schedulesCommand: CliCommand = {
   path: "queue schedules",
-  about: "lists the schedules of a queue, the next to run first",
+  about: "list the schedules of a queue, next run first",
   args: [{ name: "queue", about: "name of the queue", listedIn: "queues" }],
   options: [
-    { name: "start", takes: "integer", about: "how many to leave out (0)" },
-    { name: "count", takes: "integer", about: "how many to show (20), at most 100" },
+    { name: "start", takes: "integer", about: "number of schedules to skip (default: 0)" },
+    { name: "count", takes: "integer", about: "number of schedules to show (default: 20, maximum: 100)" },
   ],
   run: async (call, queue: string) => {
     const { redis, prefix, integer, output } = call;
@@ -45,11 +45,11 @@ export const schedulesCommand: CliCommand = {
     const { now } = await inspectQueue(redis, { queue, prefix });
     await output.report({
       data: { queue, schedules },
-      facts: [["schedules", schedules.length === 0 ? "none here" : `${String(schedules.length)} shown`]],
+      facts: [["schedules", schedules.length === 0 ? "none" : `${String(schedules.length)} shown`]],
       table:
         schedules.length === 0
           ? undefined
-          : { columns: ["id", "job", "when", "next run", "left"], rows: schedules.map((one) => rowOf(one, now)) },
+          : { columns: ["id", "job", "when", "next run", "runs left"], rows: schedules.map((one) => rowOf(one, now)) },
     });
     return undefined;
   },
@@ -58,9 +58,10 @@ export const schedulesCommand: CliCommand = {
 export const schedulesCheck: DoctorCheck = {
   id: "queue-schedules",
   about: `
-**Warning** when a run of a schedule is overdue by more than a minute: no process runs the schedules of that queue, or none can. Its jobs are
-added late, or not at all, as the schedule's \`missed\` says. Start a process that calls \`run()\` or \`runDue()\` of \`@kit/queue/schedules\`.
-If there is one, its \`error\` events say why it cannot: the package \`croner\` is not installed, or a newer version stored the schedule.
+**Warning** when a scheduled run is overdue by more than a minute: no process runs the schedules of that queue. Its jobs are added late, or
+skipped if the schedule's option \`missed\` is set so. Start a process that calls \`run()\` or \`runDue()\` of \`@kit/queue/schedules\`.
+
+If such a process runs, read its \`error\` events. Usual causes: the package \`croner\` is not installed, or a newer version stored the schedule.
 `,
   look: async ({ redis, prefix, signal }) => {
     const findings: Finding[] = [];
@@ -71,8 +72,8 @@ If there is one, its \`error\` events say why it cannot: the package \`croner\` 
       if (now - nextRun > overdueMs)
         findings.push({
           severity: "warning",
-          text: `queue ${queue}: a run of a schedule is overdue by ${secondsText(now - nextRun)}`,
-          fix: `start a process that runs its schedules; kit queue schedules ${queue} shows them`,
+          text: `queue ${queue}: a scheduled run is overdue by ${secondsText(now - nextRun)}`,
+          fix: `Start a process that runs its schedules. To list them: kit queue schedules ${queue}`,
         });
     }
     return findings.length > 0 ? findings : [{ severity: "ok", text: "no schedule is overdue" }];

@@ -1,5 +1,5 @@
 import type { Connection } from "@kit/core";
-import { countText, type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
+import { counted, countText, type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
 import { createSemaphore, type HolderOrWaiter, type SemaphoreInspection } from "../index.js";
 import { semaphoreKeys } from "../keys.js";
 
@@ -37,28 +37,32 @@ const reportOf = async (
 const called = ({ holder, weight, tenant }: HolderOrWaiter): string => {
   const particulars = [
     ...(weight === 1 ? [] : [`weight ${String(weight)}`]),
-    ...(tenant === null ? [] : [`of ${tenant}`]),
+    ...(tenant === null ? [] : [`tenant ${tenant}`]),
   ];
   return particulars.length === 0 ? holder : `${holder} (${particulars.join(", ")})`;
 };
 
 const limitText = ({ permits, permitsPerTenant, tenant, used, free }: SemaphoreReport): string => {
-  if (permits === null || free === null) return "none stored for a week; whoever uses it next sets them";
+  if (permits === null || free === null) return "none stored: not used for a week. The next use sets them";
   if (tenant !== undefined) {
-    const own = permitsPerTenant === null ? "no limit of a tenant" : String(permitsPerTenant);
-    return `${own}, ${String(used)} in use, ${String(free)} free of the ${String(permits)} of all`;
+    const own = permitsPerTenant === null ? "no tenant limit" : String(permitsPerTenant);
+    return `${own}, ${String(used)} in use, ${String(free)} of all ${String(permits)} permits free`;
   }
   const use = `${String(permits)}, ${String(used)} in use`;
-  if (used > permits) return `${use}: no grants until enough is released`;
+  if (used > permits) return `${use}: no grants until enough permits are released`;
   return permits === 0 ? `${use}: no grants` : `${use}, ${String(free)} free`;
 };
 
 const holderFacts = ({ holders, used }: SemaphoreReport): Facts => {
-  if (holders.length === 0) return [["holder", "nobody"]];
+  if (holders.length === 0) return [["holder", "none"]];
   const shown = holders.reduce((sum, { weight }) => sum + weight, 0);
   return [
-    ...holders.map((one) => ["holder", `${called(one)}, ends in ${secondsText(one.msLeft)} unless renewed`] as const),
-    ...(used > shown ? [["holder", `others, with ${String(used - shown)} in use, that end later`] as const] : []),
+    ...holders.map(
+      (one) => ["holder", `${called(one)}, expires in ${secondsText(one.msLeft)} unless renewed`] as const,
+    ),
+    ...(used > shown
+      ? [["holder", `others with ${counted(used - shown, "permit")}, which expire later`] as const]
+      : []),
   ];
 };
 
@@ -69,7 +73,7 @@ const factsOf = (report: SemaphoreReport): Facts => {
     ...(tenant === undefined ? [] : [["tenant", tenant] as const]),
     ["permits", limitText(report)],
     ...(tenant === undefined && permitsPerTenant !== null
-      ? [["tenants", `${String(permitsPerTenant)} each at most`] as const]
+      ? [["tenants", `up to ${counted(permitsPerTenant, "permit")} each`] as const]
       : []),
     ...holderFacts(report),
     ["waiters", countText(waiters, queue.map(called))],
@@ -78,8 +82,8 @@ const factsOf = (report: SemaphoreReport): Facts => {
 
 export const semaphoreInspector: Inspector = {
   thing: "semaphore",
-  about: "its limits, who holds how much, and who waits",
-  options: [{ name: "tenant", takes: "text", about: "one tenant of a group" }],
+  about: "a semaphore: limits, holders and waiters",
+  options: [{ name: "tenant", takes: "text", about: "show one tenant of a group" }],
   look: async ({ redis, prefix, text }, name: string) => {
     const data = await reportOf(redis, prefix, name, text("tenant"));
     const { permits, used, waiters } = data;

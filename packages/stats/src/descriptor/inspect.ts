@@ -3,19 +3,19 @@ import { metricReport } from "./metric-report.js";
 import { lastingKeys, seriesOf } from "./series.js";
 import { spanOption } from "./spans.js";
 
-export const nameAbout = "a metric, or 'metric;label=value;…' for one of its series";
+export const nameAbout = "a metric, or one of its series as 'metric;label=value;…'";
 
 export const stepOption: CliOption = {
   name: "step",
   takes: "text",
-  about: "width of the buckets: 10s, 5m, 1h; one that the metric stores, or a multiple of a usual one",
+  about: "bucket width, such as 10s, 5m or 1h: a stored width, or a multiple of a default one",
 };
 
 const newestBuckets = 10;
 
 export const statsInspector: Inspector = {
   thing: "stats",
-  about: "the totals of a counter or distribution, and its newest buckets",
+  about: "a counter or distribution: totals and newest buckets",
   args: [{ name: "name", about: nameAbout }],
   options: [stepOption],
   look: (call, name: string) => {

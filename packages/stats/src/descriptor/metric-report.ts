@@ -125,7 +125,7 @@ const readingOf = async (
 const numberText = (value: number | null): string => (value === null ? "-" : String(Number(value.toPrecision(5))));
 
 const rowOf = ({ startAt, value, isPartial }: Bucket): readonly string[] => {
-  const state = isPartial ? "not complete" : "";
+  const state = isPartial ? "incomplete" : "";
   if (typeof value === "number") return [timeText(startAt), String(value), state];
   const { count, mean, p50, p99, max } = value;
   return [timeText(startAt), String(count), ...[mean, p50, p99, max].map(numberText), state];
@@ -143,13 +143,13 @@ const totalFacts = (total: number | Values): Facts => {
 
 const factsOf = ({ metric, kind, total, sinceMs, buckets, series, newestSeries }: MetricReport): Facts => {
   const isEmpty = buckets.every(({ value }) => countOf(value) === 0);
-  const nothing = series > 0 ? "none: it has labels; name one of its series" : "nothing is stored";
+  const nothing = series > 0 ? "none: the metric has labels. Pass one of its series" : "nothing stored";
   return [
     [kind ?? "metric", metric],
     ...(total === null ? ([["total", nothing]] as const) : totalFacts(total)),
     ...(series > 0 ? [["series", countText(series, newestSeries)] as const] : []),
     ...(kind !== null && isEmpty
-      ? [["buckets", `nothing in the last ${spanText(sinceMs)}; a width that only this metric has: --step`] as const]
+      ? [["buckets", `empty for the last ${spanText(sinceMs)}. If the metric has its own width, pass --step`] as const]
       : []),
   ];
 };

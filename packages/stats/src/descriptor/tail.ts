@@ -10,11 +10,11 @@ const textOf = ({ at, level, text, fields }: Entry): string => {
 
 export const tailCommand: CliCommand = {
   path: "stats tail",
-  about: "print the messages of a log as they come",
-  args: [{ name: "log", about: "its name" }],
+  about: "print the messages of a log as they arrive",
+  args: [{ name: "log", about: "name of the log" }],
   options: [
-    { name: "last", takes: "integer", about: "how many of those that are there come first (10)" },
-    { name: "level", takes: "text", about: "this one and those above: trace, debug, info, warn, error, fatal" },
+    { name: "last", takes: "integer", about: "number of existing messages to print first (default: 10)" },
+    { name: "level", takes: "text", about: "lowest level: trace, debug, info, warn, error or fatal" },
   ],
   run: (call, name: string) =>
     withStats(call, async (stats) => {

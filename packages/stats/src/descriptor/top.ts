@@ -25,14 +25,14 @@ const rowOf = (message: FrequentMessage): readonly string[] => [
 
 export const topCommand: CliCommand = {
   path: "stats top",
-  about: "the messages of a log that were logged most often",
-  args: [{ name: "log", about: "its name" }],
+  about: "show the most frequent messages of a log",
+  args: [{ name: "log", about: "name of the log" }],
   options: [
-    { name: "since", takes: "text", about: "how far back, in whole windows: 1h, 2d (1h)" },
-    { name: "level", takes: "text", about: "only this one: trace, debug, info, warn, error, fatal" },
-    { name: "limit", takes: "integer", about: "how many messages (20)" },
-    { name: "window", takes: "text", about: "the width of the log's windows, where it has another than 1h" },
-    { name: "distinct", takes: "integer", about: "the log's maxDistinct, where it has another than 1000" },
+    { name: "since", takes: "text", about: "how far back, in whole windows, such as 1h or 2d (default: 1h)" },
+    { name: "level", takes: "text", about: "only this level: trace, debug, info, warn, error or fatal" },
+    { name: "limit", takes: "integer", about: "number of messages to show (default: 20)" },
+    { name: "window", takes: "text", about: "the log's window width, if it is not 1h" },
+    { name: "distinct", takes: "integer", about: "the log's maxDistinct, if it is not 1000" },
   ],
   run: async (call, name: string) => {
     const sinceMs = spanOption(call, "since") ?? hourMs;
