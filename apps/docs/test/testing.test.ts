@@ -1,0 +1,5 @@
+import { describeTestProgram } from "@tooling/vitest/helpers";
+// The program is a test file itself.
+import "./testing/nightly.js";
+
+describeTestProgram(new URL("testing/nightly.ts", import.meta.url), new URL("../testing.md", import.meta.url));
