@@ -34,26 +34,19 @@ const table = (head: readonly string[], rows: readonly (readonly string[])[]): s
 const named = ({ name, about }: { readonly name: string; readonly about: string }): string =>
   about === "" ? `**${name}**` : `**${name}**: ${about}`;
 
-const operationsOf = ({ operations }: Costs, name: string): string =>
+const operationsTable = ({ operations }: Costs): string =>
   table(
     ["Operation", "Commands", "on a Cluster", "Inside scripts", "Bytes in", "Bytes out", "CPU, µs"],
-    operations
-      .filter((one) => one.package === name)
-      .map((one) => [
-        named(one),
-        short(one.commands),
-        one.commandsOnCluster === undefined ? "" : short(one.commandsOnCluster),
-        short(Math.max(0, one.innerCommands)),
-        short(one.bytesIn),
-        short(one.bytesOut),
-        short(one.cpuMicros),
-      ]),
+    operations.map((one) => [
+      `${one.package}: ${named(one)}`,
+      short(one.commands),
+      one.commandsOnCluster === undefined ? "" : short(one.commandsOnCluster),
+      short(Math.max(0, one.innerCommands)),
+      short(one.bytesIn),
+      short(one.bytesOut),
+      short(one.cpuMicros),
+    ]),
   );
-
-const operationTables = (costs: Costs): string =>
-  [...new Set(costs.operations.map((one) => one.package))]
-    .map((name) => `### ${name}\n\n${operationsOf(costs, name)}`)
-    .join("\n\n");
 
 const storedTable = ({ stored }: Costs): string =>
   table(
@@ -96,8 +89,8 @@ const loadTable = (costs: Costs, example: Example): string =>
 /** The data that the shop keeps, and for how long, in seconds. */
 const kept: readonly (readonly [what: string, object: string, part: keyof typeof shop, seconds: number])[] = [
   ["jobs of a minute without workers", "queue: a waiting job", "jobs", 60],
-  ["messages of an hour, until everyone has read them", "chat: a message", "messages", 3_600],
-  ["names of locks, each used once: `keepMs` of a minute", "lock: a name that was released", "locks", 60],
+  ["messages of an hour, unread", "chat: a message", "messages", 3_600],
+  ["lock names used once: `keepMs` of a minute", "lock: a name that was released", "locks", 60],
   ["the same by default: a week", "lock: a name that was released", "locks", 604_800],
 ];
 
@@ -124,7 +117,7 @@ const mixText = (): string => {
     ([name, share]) => `${String(share)} ${shopOperations[name as keyof typeof shop].about}`,
   );
   const processes = rates.map((rate) => processesAt[rate].toLocaleString("en-US"));
-  return `Of a hundred operations: ${listed(parts)}. The work is shared by ${listed(processes)} processes. Each also counts in 64 series, and flushes them four times a second.`;
+  return `Of a hundred operations: ${listed(parts)}. ${listed(processes)} processes share the work. Each flushes 64 series four times a second.`;
 };
 
 const conditions = ({ date, redis, node, machine }: Costs): string =>
@@ -134,7 +127,7 @@ const conditions = ({ date, redis, node, machine }: Costs): string =>
 export const tablesOf = (costs: Costs): ReadonlyMap<string, string> =>
   new Map([
     ["conditions", conditions(costs)],
-    ["operations", operationTables(costs)],
+    ["operations", operationsTable(costs)],
     ["stored", storedTable(costs)],
     ["idle", idleTable(costs)],
     ["mix", mixText()],
