@@ -34,18 +34,23 @@ const table = (head: readonly string[], rows: readonly (readonly string[])[]): s
 const named = ({ name, about }: { readonly name: string; readonly about: string }): string =>
   about === "" ? `**${name}**` : `**${name}**: ${about}`;
 
+/** The page says in a sentence what sends nothing. */
+const sends = ({ commands }: { readonly commands: number }): boolean => commands > 0;
+
 const operationsTable = ({ operations }: Costs): string =>
   table(
     ["Operation", "Commands", "on a Cluster", "Inside scripts", "Bytes in", "Bytes out", "CPU, µs"],
-    operations.map((one) => [
-      `${one.package}: ${named(one)}`,
-      short(one.commands),
-      one.commandsOnCluster === undefined ? "" : short(one.commandsOnCluster),
-      short(Math.max(0, one.innerCommands)),
-      short(one.bytesIn),
-      short(one.bytesOut),
-      short(one.cpuMicros),
-    ]),
+    operations
+      .filter(sends)
+      .map((one) => [
+        `${one.package}: ${named(one)}`,
+        short(one.commands),
+        one.commandsOnCluster === undefined ? "" : short(one.commandsOnCluster),
+        short(Math.max(0, one.innerCommands)),
+        short(one.bytesIn),
+        short(one.bytesOut),
+        short(one.cpuMicros),
+      ]),
   );
 
 const storedTable = ({ stored }: Costs): string =>
@@ -57,12 +62,14 @@ const storedTable = ({ stored }: Costs): string =>
 const idleTable = ({ idle }: Costs): string =>
   table(
     ["Left alone", "Commands an hour", "on a Cluster", `A month at ${assumedPrice.toFixed(2)}`],
-    idle.map((one) => [
-      `${one.package}: ${named(one)}`,
-      short(one.commandsPerHour),
-      short(one.commandsPerHourOnCluster),
-      ((one.commandsPerHour * hoursPerMonth * assumedPrice) / pricedCommands).toFixed(2),
-    ]),
+    idle
+      .filter((one) => sends({ commands: one.commandsPerHour }))
+      .map((one) => [
+        `${one.package}: ${named(one)}`,
+        short(one.commandsPerHour),
+        short(one.commandsPerHourOnCluster),
+        ((one.commandsPerHour * hoursPerMonth * assumedPrice) / pricedCommands).toFixed(2),
+      ]),
   );
 
 const serversFor = ({ cpuMicros }: Load): number => Math.max(1, Math.ceil(cpuMicros / 1e6 / fullAt));

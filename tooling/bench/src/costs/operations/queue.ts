@@ -171,7 +171,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "queue",
     name: "a delayed job, 100 a second",
-    about: "the same, due after half a second",
+    about: "evenly spaced, due after half a second",
     count: 200,
     isOnCluster: false,
     open: arriving(100, 500),
