@@ -1,7 +1,9 @@
 import { startRedis } from "@kit/testing";
 import { describeExamples } from "@tooling/vitest/helpers";
 
-describeExamples(startRedis, [
-  new URL("../README.md", import.meta.url),
-  new URL("../docs/results.md", import.meta.url),
-]);
+describeExamples(
+  startRedis,
+  ["../README.md", "../docs/channels.md", "../docs/files.md", "../docs/results.md"].map(
+    (page) => new URL(page, import.meta.url),
+  ),
+);

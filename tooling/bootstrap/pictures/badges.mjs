@@ -7,16 +7,11 @@ const character = 7;
 
 /** Facts about the whole repository, by its own files. @returns {Map<string, string>} */
 export function badges() {
-  const { license = "", engines: { node = "" } = {} } = /** @type {any} */ (readManifest(root));
-  const workspaces = readFileSync(join(root, "pnpm-workspace.yaml"), "utf8");
-  const [, ioredis = ""] = /^  peers: \{.*? ioredis: ([^,}]*?)(?:,| \})/m.exec(workspaces) ?? [];
+  const { license = "" } = /** @type {any} */ (readManifest(root));
   return new Map(
     Object.entries({
       licence: ["licence", license],
-      node: ["Node", node.replace(">=", "≥ ")],
-      types: ["types", "TypeScript, strict"],
       servers: ["tested on", testedServers()],
-      ioredis: ["ioredis", ioredis.replaceAll("^", "").replaceAll(".0", "").replace(" || ", " or ")],
     }).map(([name, [label = "", value = ""]]) => [name, badge(label, value)]),
   );
 }

@@ -69,7 +69,10 @@ export function sidebarOf(pages) {
       .map((name) => item(`${name}/${ending}`, `${own[ending]} of @kit/${name}`));
 
   const sidebar = [
-    { text: "Start", items: ["overview", "first-steps", "faq", "glossary"].map((address) => item(address)) },
+    {
+      text: "Start",
+      items: ["overview", "first-steps", "testing-your-code", "faq", "glossary"].map((address) => item(address)),
+    },
     {
       text: "Packages",
       items: packages.map((name) =>

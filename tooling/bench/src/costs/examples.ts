@@ -42,13 +42,13 @@ export const shopOperations: Readonly<
   Record<Part, { readonly about: string; readonly mixOf: (perSecond: number) => Mix }>
 > = {
   suggestions: { about: "suggestions", mixOf: (count) => ({ "autocomplete: suggest": count }) },
-  fetches: { about: "fetches of chats with nothing new", mixOf: (count) => ({ "chat: fetch, nothing new": count }) },
+  fetches: { about: "empty fetches of chats", mixOf: (count) => ({ "chat: fetch, nothing new": count }) },
   places: { about: "look-ups of an address", mixOf: (count) => ({ "geoip: look-up, not cached": count }) },
   locks: { about: "locks", mixOf: (count) => ({ "lock: acquire and release, free": count }) },
   jobs: { about: "jobs", mixOf: jobsAt },
   permits: { about: "permits", mixOf: (count) => ({ "semaphore: acquire and release, room": count }) },
   messages: {
-    about: "messages that one reader fetches and acknowledges",
+    about: "messages with one reader",
     mixOf: (count) => ({ "chat: send, fetch and ack": count }),
   },
   transactions: { about: "transactions", mixOf: (count) => ({ "core: transaction (`optimistic`)": count }) },
@@ -66,5 +66,4 @@ export const examples: readonly Example[] = [
     },
   },
   { id: "jobs", mixAt: jobsAt },
-  { id: "locks", mixAt: (rate) => ({ "lock: acquire and release, free": rate }) },
 ];

@@ -34,13 +34,16 @@ const table = (head: readonly string[], rows: readonly (readonly string[])[]): s
 const named = ({ name, about }: { readonly name: string; readonly about: string }): string =>
   about === "" ? `**${name}**` : `**${name}**: ${about}`;
 
-const operationsOf = ({ operations }: Costs, name: string): string =>
+/** The page says in a sentence what sends nothing. */
+const sends = ({ commands }: { readonly commands: number }): boolean => commands > 0;
+
+const operationsTable = ({ operations }: Costs): string =>
   table(
     ["Operation", "Commands", "on a Cluster", "Inside scripts", "Bytes in", "Bytes out", "CPU, µs"],
     operations
-      .filter((one) => one.package === name)
+      .filter(sends)
       .map((one) => [
-        named(one),
+        `${one.package}: ${named(one)}`,
         short(one.commands),
         one.commandsOnCluster === undefined ? "" : short(one.commandsOnCluster),
         short(Math.max(0, one.innerCommands)),
@@ -49,11 +52,6 @@ const operationsOf = ({ operations }: Costs, name: string): string =>
         short(one.cpuMicros),
       ]),
   );
-
-const operationTables = (costs: Costs): string =>
-  [...new Set(costs.operations.map((one) => one.package))]
-    .map((name) => `### ${name}\n\n${operationsOf(costs, name)}`)
-    .join("\n\n");
 
 const storedTable = ({ stored }: Costs): string =>
   table(
@@ -64,12 +62,14 @@ const storedTable = ({ stored }: Costs): string =>
 const idleTable = ({ idle }: Costs): string =>
   table(
     ["Left alone", "Commands an hour", "on a Cluster", `A month at ${assumedPrice.toFixed(2)}`],
-    idle.map((one) => [
-      `${one.package}: ${named(one)}`,
-      short(one.commandsPerHour),
-      short(one.commandsPerHourOnCluster),
-      ((one.commandsPerHour * hoursPerMonth * assumedPrice) / pricedCommands).toFixed(2),
-    ]),
+    idle
+      .filter((one) => sends({ commands: one.commandsPerHour }))
+      .map((one) => [
+        `${one.package}: ${named(one)}`,
+        short(one.commandsPerHour),
+        short(one.commandsPerHourOnCluster),
+        ((one.commandsPerHour * hoursPerMonth * assumedPrice) / pricedCommands).toFixed(2),
+      ]),
   );
 
 const serversFor = ({ cpuMicros }: Load): number => Math.max(1, Math.ceil(cpuMicros / 1e6 / fullAt));
@@ -96,8 +96,8 @@ const loadTable = (costs: Costs, example: Example): string =>
 /** The data that the shop keeps, and for how long, in seconds. */
 const kept: readonly (readonly [what: string, object: string, part: keyof typeof shop, seconds: number])[] = [
   ["jobs of a minute without workers", "queue: a waiting job", "jobs", 60],
-  ["messages of an hour, until everyone has read them", "chat: a message", "messages", 3_600],
-  ["names of locks, each used once: `keepMs` of a minute", "lock: a name that was released", "locks", 60],
+  ["messages of an hour, unread", "chat: a message", "messages", 3_600],
+  ["lock names used once: `keepMs` of a minute", "lock: a name that was released", "locks", 60],
   ["the same by default: a week", "lock: a name that was released", "locks", 604_800],
 ];
 
@@ -124,7 +124,7 @@ const mixText = (): string => {
     ([name, share]) => `${String(share)} ${shopOperations[name as keyof typeof shop].about}`,
   );
   const processes = rates.map((rate) => processesAt[rate].toLocaleString("en-US"));
-  return `Of a hundred operations: ${listed(parts)}. The work is shared by ${listed(processes)} processes. Each also counts in 64 series, and flushes them four times a second.`;
+  return `Of a hundred operations: ${listed(parts)}. ${listed(processes)} processes share the work. Each flushes 64 series four times a second.`;
 };
 
 const conditions = ({ date, redis, node, machine }: Costs): string =>
@@ -134,7 +134,7 @@ const conditions = ({ date, redis, node, machine }: Costs): string =>
 export const tablesOf = (costs: Costs): ReadonlyMap<string, string> =>
   new Map([
     ["conditions", conditions(costs)],
-    ["operations", operationTables(costs)],
+    ["operations", operationsTable(costs)],
     ["stored", storedTable(costs)],
     ["idle", idleTable(costs)],
     ["mix", mixText()],

@@ -13,7 +13,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "autocomplete",
     name: "suggest",
-    about: "ten suggestions for 2 to 5 characters, 10,000 names of two words",
+    about: "ten of 10,000 names of two words",
     count: 1_000,
     callers: manyCallers,
     open: async (scene) => {
@@ -47,7 +47,7 @@ export const stored: readonly StoredObject[] = [
   {
     package: "autocomplete",
     name: "a name of two words",
-    about: "in alphabetical order, no payload",
+    about: "alphabetical, no payload",
     count: names,
     store: async (scene, count) => (await indexOn(scene)).putMany(namesOf(count, 2)),
   },
@@ -57,7 +57,7 @@ export const idle: readonly IdleObject[] = [
   {
     package: "autocomplete",
     name: "an index without queries",
-    about: "one query before",
+    about: "",
     open: async (scene) => (await indexOn(scene)).suggest("a"),
   },
 ];

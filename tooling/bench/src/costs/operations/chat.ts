@@ -37,7 +37,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "chat",
     name: "send",
-    about: "100 bytes to a chat; how many members it has does not matter",
+    about: "100 bytes, any number of members",
     count: 2_000,
     callers: manyCallers,
     open: async (scene) => {
@@ -48,7 +48,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "chat",
     name: "send, 100 at a time",
-    about: "100 concurrent messages to one chat",
+    about: "concurrent messages to one chat",
     count: 5_000,
     open: async (scene) => {
       const chat = await chatOn(scene);
@@ -58,7 +58,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "chat",
     name: "fetch, nothing new",
-    about: "all chats of a member of 100, by token",
+    about: "a member's 100 chats, by token",
     count: 480,
     callers: manyCallers,
     open: async (scene) => {
@@ -69,7 +69,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "chat",
     name: "send, fetch and ack",
-    about: "one message, one reader; each further reader of it costs a fetch and an ack more",
+    about: "one reader",
     count: 320,
     callers: manyCallers,
     open: async (scene) => {
@@ -96,7 +96,7 @@ export const stored: readonly StoredObject[] = [
   {
     package: "chat",
     name: "a message",
-    about: "100 bytes, not yet read by all",
+    about: "100 bytes, until all have read it",
     count: 10_000,
     store: async (scene, count) => {
       const chat = await chatOn(scene);
@@ -123,7 +123,7 @@ export const idle: readonly IdleObject[] = [
   {
     package: "chat",
     name: "listeners of 100 members",
-    about: "of one process, each in a separate chat",
+    about: "of one process",
     open: async (scene) => {
       const chat = scene.own(createChat<string>(await scene.client()));
       const end = new AbortController();

@@ -19,7 +19,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "core",
     name: "change of a configuration",
-    about: "the change, and its read by the same process; each other process that follows it reads it as well",
+    about: "and its read by one process",
     count: 500,
     callers: manyCallers,
     open: async (scene) => {
@@ -32,7 +32,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "core",
     name: "transaction (`optimistic`)",
-    about: "one read and one write, no conflict",
+    about: "one read, one write, no conflict",
     count: 1_000,
     callers: manyCallers,
     open: async (scene) => {
@@ -51,7 +51,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "core",
     name: "durable write",
-    about: "one command, confirmed by one replica",
+    about: "confirmed by one replica",
     count: 100,
     replicas: 1,
     isOnCluster: false,
@@ -73,13 +73,13 @@ export const idle: readonly IdleObject[] = [
   {
     package: "core",
     name: "a client of `connect()`",
-    about: "alone",
+    about: "",
     open: async (scene) => scene.client(),
   },
   {
     package: "core",
     name: "a configuration that is followed",
-    about: "`pollMs` of 30 s, the default",
+    about: "`pollMs` of 30 s",
     open: async (scene) => {
       const config = scene.own(createConfig(await scene.client(), "idle", { default: {} }));
       await config.ready();

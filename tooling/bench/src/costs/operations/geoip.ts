@@ -32,7 +32,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "geoip",
     name: "look-up, cached",
-    about: "the page (256 ranges) and the place were seen before",
+    about: "page and place seen before",
     count: 1_000,
     callers: manyCallers,
     open: async (scene) => {
@@ -44,7 +44,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "geoip",
     name: "look-up, not cached",
-    about: "nearly every address in another page than the one before, of which one is cached",
+    about: "addresses in different pages",
     count: 1_000,
     callers: manyCallers,
     open: async (scene) => {
@@ -59,7 +59,7 @@ export const stored: readonly StoredObject[] = [
   {
     package: "geoip",
     name: "a range",
-    about: `of ${rows.toLocaleString("en-US")}, with their places; an import holds two versions at the same time`,
+    about: "with its place; an import holds two versions",
     count: rows,
     store: load,
   },
@@ -69,7 +69,7 @@ export const idle: readonly IdleObject[] = [
   {
     package: "geoip",
     name: "a reader without lookups",
-    about: "one look-up before",
+    about: "",
     open: async (scene) => {
       const geo = await readerOn(scene);
       await geo.lookup(addresses()(0));

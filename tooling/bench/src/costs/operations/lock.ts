@@ -18,7 +18,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "lock",
     name: "acquire and release, free",
-    about: "names without other callers",
+    about: "no other callers",
     count: 2_000,
     callers: manyCallers,
     open: async (scene) => {
@@ -29,7 +29,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "lock",
     name: "acquire and release, contended",
-    about: `two processes, ${String(contenders)} callers in each, one name: every grant is a hand-off`,
+    about: `${String(2 * contenders)} callers of two processes, one name`,
     count: 500,
     open: async (scene) => {
       const locks = [await lockOn(scene), await lockOn(scene)];
@@ -48,7 +48,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "lock",
     name: "renewal of one lease",
-    about: "a single lease; up to 100 of a process share the command on a single server",
+    about: "on one server, up to 100 leases of a process share it",
     count: 500,
     callers: manyCallers,
     open: async (scene) => {
@@ -62,7 +62,7 @@ export const stored: readonly StoredObject[] = [
   {
     package: "lock",
     name: "a held lock",
-    about: "`order:` and eight digits",
+    about: "",
     count: 10_000,
     store: async (scene, count) => {
       const lock = await lockOn(scene);
@@ -74,7 +74,7 @@ export const stored: readonly StoredObject[] = [
   {
     package: "lock",
     name: "a name that was released",
-    about: "its fencing token, for a week, or `keepMs`",
+    about: "for a week, or `keepMs`",
     count: 10_000,
     store: async (scene, count) => {
       const lock = await lockOn(scene);
@@ -87,13 +87,13 @@ export const idle: readonly IdleObject[] = [
   {
     package: "lock",
     name: "a held lock",
-    about: "lease of 10 s, the default",
+    about: "lease of 10 s",
     open: async (scene) => (await lockOn(scene)).acquire("held"),
   },
   {
     package: "lock",
     name: "1,000 held locks of one process",
-    about: "lease of 10 s; on a Cluster each is renewed by a separate command",
+    about: "lease of 10 s",
     open: async (scene) => {
       const lock = await lockOn(scene);
       await inGroups(100, (index) => lock.acquire(`one of many:${String(index)}`))(1_000);
@@ -102,13 +102,13 @@ export const idle: readonly IdleObject[] = [
   {
     package: "lock",
     name: "a held lock, leaseMs 60,000",
-    about: "the same with a longer lease",
+    about: "",
     open: async (scene) => (await lockOn(scene)).acquire("held longer", { leaseMs: 60_000 }),
   },
   {
     package: "lock",
     name: "callers that wait for one name",
-    about: "ten of one process; the holder's renewals are not counted",
+    about: "ten of one process",
     open: async (scene) => {
       // Renewed every twenty minutes, so not while it is measured.
       const lock = await lockOn(scene);

@@ -19,7 +19,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "logship",
     name: "upload of 1 MiB",
-    about: "of lines, which are compressed to a fifth",
+    about: "lines that compress to a fifth",
     count: 32,
     open: async (scene) => {
       const shipper = await shipperOn(scene);
@@ -29,7 +29,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "logship",
     name: "receipt of 1 MiB",
-    about: "by one consumer, which commits the whole file at its end",
+    about: "one consumer, one commit",
     count: 32,
     open: async (scene) => {
       const shipper = await shipperOn(scene);
@@ -51,7 +51,7 @@ export const stored: readonly StoredObject[] = [
   {
     package: "logship",
     name: "1 MiB of lines",
-    about: "until all consumers have it; at most `limitBytes`",
+    about: "until all consumers have it",
     count: 32,
     store: async (scene, count) => ship(await shipperOn(scene), count),
   },
@@ -61,7 +61,7 @@ export const idle: readonly IdleObject[] = [
   {
     package: "logship",
     name: "a receiver that waits for files",
-    about: "by `run()`",
+    about: "",
     open: async (scene) => {
       const receiver = scene.own(createReceiver(await scene.client(), "no files", { consumer: "stats" }));
       void receiver.run(() => undefined).catch(() => undefined);

@@ -113,8 +113,6 @@ const busy: CostedOperation["open"] = async (scene) => {
   };
 };
 
-const full = "all jobs are queued before the worker starts, the handler does nothing; adds are not counted";
-
 export const operations: readonly CostedOperation[] = [
   {
     package: "queue",
@@ -130,7 +128,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "queue",
     name: "add, 100 at a time",
-    about: "100 concurrent adds",
+    about: "concurrent adds",
     count: 20_000,
     open: async (scene) => {
       const queue = await queueOn(scene);
@@ -140,7 +138,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "queue",
     name: "addAll of 1,000",
-    about: "a cost for each job",
+    about: "",
     count: 20_000,
     open: async (scene) => {
       const queue = await queueOn(scene);
@@ -150,7 +148,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "queue",
     name: "a job, 10 a second",
-    about: "added, run and ended; one worker of 100 handlers, jobs at even distances",
+    about: "add and run, evenly spaced, one worker",
     count: 30,
     isOnCluster: false,
     open: arriving(10),
@@ -166,32 +164,38 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "queue",
     name: "a job, of busy producers",
-    about: "added by 16 processes that each add one after the other, thousands a second; run and ended",
+    about: "add and run; 16 processes add thousands a second",
     count: 6_400,
     open: busy,
   },
   {
     package: "queue",
     name: "a delayed job, 100 a second",
-    about: "the same, each due half a second after its add",
+    about: "evenly spaced, due after half a second",
     count: 200,
     isOnCluster: false,
     open: arriving(100, 500),
   },
-  { package: "queue", name: "process, c=1", about: full, count: 10_000, open: processing(1) },
-  { package: "queue", name: "process, c=10", about: full, count: 10_000, open: processing(10) },
-  { package: "queue", name: "process, c=100", about: full, count: 10_000, open: processing(100) },
+  {
+    package: "queue",
+    name: "process, c=1",
+    about: "a backlog of jobs whose handler does nothing, without adds",
+    count: 10_000,
+    open: processing(1),
+  },
+  { package: "queue", name: "process, c=10", about: "the same", count: 10_000, open: processing(10) },
+  { package: "queue", name: "process, c=100", about: "the same", count: 10_000, open: processing(100) },
   {
     package: "queue",
     name: "process, c=100, with history",
-    about: `${full}; the last 1,000 jobs are kept`,
+    about: "the last 1,000 jobs kept",
     count: 10_000,
     open: processing(100, { options: { history: keepHistory() } }),
   },
   {
     package: "queue",
     name: "process, c=100, with progress",
-    about: full.replace("does nothing", "only reports progress once"),
+    about: "one progress report a job",
     count: 1_000,
     open: processing(100, { handler: (job) => void reportProgress(job, { done: 1 }) }),
   },
@@ -227,7 +231,7 @@ export const stored: readonly StoredObject[] = [
   {
     package: "queue",
     name: "a job in the history",
-    about: "done: its name, times and result",
+    about: "",
     count: 10_000,
     store: async (scene, count) => {
       const options = { history: keepHistory({ maxCount: count }) };
@@ -239,7 +243,7 @@ export const stored: readonly StoredObject[] = [
   {
     package: "queue",
     name: "a schedule",
-    about: "of an interval",
+    about: "",
     count: 10_000,
     store: async (scene, count) => storeSchedules(scene.own(createSchedules(await scene.client(), name)), count),
   },
@@ -249,7 +253,7 @@ export const idle: readonly IdleObject[] = [
   {
     package: "queue",
     name: "a queue object that adds nothing",
-    about: "one job was added before",
+    about: "",
     open: async (scene) => {
       const redis = await scene.client();
       await scene.own(createQueue(redis, "idle objects")).add("job", {});
@@ -258,7 +262,7 @@ export const idle: readonly IdleObject[] = [
   {
     package: "queue",
     name: "a worker without jobs",
-    about: "one queue; however many handlers",
+    about: "any number of handlers",
     open: async (scene) => {
       const queue = scene.own(createQueue(await scene.client(), "no jobs"));
       scene.own(queue.work({ job: () => undefined }, { concurrency: 100 }));
@@ -267,7 +271,7 @@ export const idle: readonly IdleObject[] = [
   {
     package: "queue",
     name: "a worker with one long job",
-    about: "lease of 10 s, the default",
+    about: "lease of 10 s",
     open: async (scene) => {
       const queue = scene.own(createQueue(await scene.client(), "a long job"));
       let end: (() => void) | undefined;
@@ -279,7 +283,7 @@ export const idle: readonly IdleObject[] = [
   {
     package: "queue",
     name: "10,000 schedules, none due",
-    about: "one process runs them",
+    about: "",
     open: async (scene) => {
       const schedules = scene.own(createSchedules(await scene.client(), "idle schedules"));
       await storeSchedules(schedules, 10_000);

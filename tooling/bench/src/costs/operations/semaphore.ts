@@ -17,7 +17,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "semaphore",
     name: "acquire and release, room",
-    about: "a semaphore with room",
+    about: "",
     count: 2_000,
     callers: manyCallers,
     open: async (scene) => {
@@ -28,7 +28,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "semaphore",
     name: "acquire and release, contended",
-    about: `two permits, two processes with ${String(contenders)} callers each: every grant is a hand-off`,
+    about: `two permits, ${String(2 * contenders)} callers of two processes`,
     count: 500,
     open: async (scene) => {
       const semaphores = [await semaphoreOn(scene, "hot", 2), await semaphoreOn(scene, "hot", 2)];
@@ -50,7 +50,7 @@ export const stored: readonly StoredObject[] = [
   {
     package: "semaphore",
     name: "a held permit",
-    about: "of one semaphore",
+    about: "",
     count: 10_000,
     store: async (scene, count) => {
       const semaphore = await semaphoreOn(scene, "wide", count);
@@ -63,13 +63,13 @@ export const idle: readonly IdleObject[] = [
   {
     package: "semaphore",
     name: "a held permit",
-    about: "lease of 10 s, the default",
+    about: "lease of 10 s",
     open: async (scene) => (await semaphoreOn(scene, "held", 5)).acquire(),
   },
   {
     package: "semaphore",
     name: "callers that wait for a permit",
-    about: "ten of one process; the holder's renewals are not counted",
+    about: "ten of one process",
     open: async (scene) => {
       const semaphore = await semaphoreOn(scene, "full", 1);
       await (await semaphoreOn(scene, "full", 1)).acquire({ leaseMs: 3_600_000 });

@@ -12,7 +12,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "stats",
     name: "flush of one counter",
-    about: "however many `inc()` came before it: these send nothing. At most four flushes a second by default",
+    about: "of any number of `inc()`; up to four a second by default",
     count: 1_000,
     callers: manyCallers,
     open: async (scene) => {
@@ -29,7 +29,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "stats",
     name: "flush of 64 counters",
-    about: "64 series of one process in one command; on a Cluster one for each series",
+    about: "of one process",
     count: 64,
     callers: manyCallers,
     open: async (scene) => {
@@ -63,7 +63,7 @@ export const operations: readonly CostedOperation[] = [
   {
     package: "stats",
     name: "add, awaited",
-    about: "each call waits for the server",
+    about: "",
     count: 1_000,
     callers: manyCallers,
     open: async (scene) => {
@@ -89,7 +89,7 @@ export const stored: readonly StoredObject[] = [
   {
     package: "stats",
     name: "a series of a counter",
-    about: "counted once; grows with its buckets up to the retention",
+    about: "counted once; grows with its buckets",
     count: 5_000,
     store: async (scene, count) => {
       const counter = (await statsOn(scene)).counter("hits_total", { labelNames: ["route"] });
@@ -110,7 +110,7 @@ export const idle: readonly IdleObject[] = [
   {
     package: "stats",
     name: "a counter that counts all the time",
-    about: "`flushMs` of 250, the default",
+    about: "`flushMs` of 250",
     open: async (scene) => {
       const counter = (await statsOn(scene)).counter("busy_total");
       const timer = setInterval(() => counter.inc(), 20);
