@@ -1,9 +1,8 @@
-import { join } from "node:path";
 import { unpublishedPages } from "../checks/pages.mjs";
 import { repositoryAddress } from "../pack.mjs";
-import { cacheDir, readManifest, root, SetupError } from "../repo.mjs";
+import { readManifest, root, SetupError } from "../repo.mjs";
 import { capture } from "../run.mjs";
-import { publish } from "./publish.mjs";
+import { keptFolder, publish } from "./publish.mjs";
 
 /**
  * What stands in the way of a publication.
@@ -37,7 +36,7 @@ export async function release(env) {
     throw new SetupError(`Not to be published yet. ${found.join("\n\n")}`);
   const outcomes = await publish(env, {
     repository,
-    folder: join(cacheDir, "packages"),
+    folder: keptFolder,
     tell: ({ name, version, state, kiB, newTag, problem }) => {
       const size = kiB === undefined ? "" : ` (${kiB} KiB)`;
       process.stdout.write(

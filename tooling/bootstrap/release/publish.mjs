@@ -1,13 +1,17 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { unpublished } from "../checks/packed.mjs";
 import { packPackage, publicPackages } from "../pack.mjs";
 import { npmCommand } from "../pnpm.mjs";
-import { root, SetupError } from "../repo.mjs";
+import { cacheDir, root, SetupError } from "../repo.mjs";
 import { capture } from "../run.mjs";
 
 /** @typedef {import("../pack.mjs").Workspace} Workspace */
 /** @typedef {{ name: string, version: string, state: "published" | "was there" | "failed" | "not reached", kiB?: number | undefined, newTag?: string, problem?: string }} Outcome */
+
+/** The tarballs of releases stay here, and the next rehearsal installs them next to the newest packages. */
+export const keptFolder = join(cacheDir, "published");
 
 /**
  * The packages in the order of their needs: whoever installs one in the middle of a release finds what it asks for.

@@ -5,10 +5,11 @@ import { publicPackages, repositoryAddress } from "../pack.mjs";
 import { step } from "../steps.mjs";
 import { install, consumerEnv, copiesIn } from "./consumer.mjs";
 import { commit, copyRepository } from "./copy.mjs";
-import { npm, publish } from "./publish.mjs";
+import { keptFolder, npm, publish } from "./publish.mjs";
 import { runQuickStart } from "./quick-start.mjs";
 import { startRegistry } from "./registry.mjs";
 import { rehearseSecondYear } from "./second-year.mjs";
+import { rehearseSideBySide } from "./side-by-side.mjs";
 import { version } from "./version.mjs";
 
 /** Stands in for the address of the repository while that is not set. It exists nowhere. */
@@ -50,7 +51,10 @@ export async function rehearse(env) {
       if (state === "failed" || resultOf(row) !== "ok") problems.push(`${name}: ${row.install}\n${row.program}`);
     }
     print(rows, changed.length, options.repository === standIn);
-    if (problems.length === 0) printReleases(await step("a second year", secondYear, counted("releases")));
+    if (problems.length === 0) {
+      printReleases(await step("a second year", secondYear, counted("releases")));
+      printSides(await step("two versions of one major on one server", () => sideBySide(outcomes)));
+    }
     for (const problem of problems) process.stdout.write(`\n${problem}\n`);
     return problems.length === 0 ? 0 : 1;
   } finally {
@@ -63,6 +67,12 @@ export async function rehearse(env) {
     const names = ["@kit/core", "@kit/lock", "@kit/queue", "@kit/cli"];
     const refuse = (/** @type {string | undefined} */ name) => void (refused = name);
     return rehearseSecondYear({ tree, env, userEnv, folder, names, refuse, repository: options.repository });
+  }
+
+  /** @param {readonly import("./publish.mjs").Outcome[]} first */
+  function sideBySide(first) {
+    const versions = Object.fromEntries(first.map(({ name, version: published }) => [name, published]));
+    return rehearseSideBySide({ versions, kept: keptFolder, folder: join(folder, "side-by-side"), env: userEnv });
   }
 
   /** @param {string} name @param {string} project @returns {Promise<Pick<Row, "install" | "program">>} */
@@ -119,6 +129,16 @@ function printReleases(releases) {
     ["release", "published and tagged", "core on npm", "npm update in a project of version 1"],
     ...releases.map(({ what, versions, offered, update }) => [what, words(versions), words(offered), words(update)]),
   ]);
+}
+
+/** @param {readonly import("./side-by-side.mjs").Side[]} sides */
+function printSides(sides) {
+  const names = Object.keys(sides[0]?.copies ?? {});
+  printTable([
+    ["a process with", ...names.map((name) => name.replace("@kit/", ""))],
+    ...sides.map(({ what, copies }) => [what, ...names.map((name) => copies[name]?.join(" and ") ?? "none")]),
+  ]);
+  process.stdout.write("Processes of different versions ran each other's jobs and handed a lock to each other.\n");
 }
 
 /** @param {string[][]} lines */

@@ -3,6 +3,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, delimiter, join } from "node:path";
+import { startRedis } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { brokenLinks } from "../checks/links.mjs";
 import { packPackage, publicPackages, type Workspace } from "../pack.mjs";
@@ -13,6 +14,7 @@ import { hindrances } from "../release/index.mjs";
 import { inOrderOfNeeds, npm, publish } from "../release/publish.mjs";
 import { startRegistry } from "../release/registry.mjs";
 import { rehearseSecondYear, type Release } from "../release/second-year.mjs";
+import { rehearseSideBySide } from "../release/side-by-side.mjs";
 import { version } from "../release/version.mjs";
 import { childEnv, readManifest, root } from "../repo.mjs";
 import { writeFiles } from "./temp.js";
@@ -222,6 +224,21 @@ describe("a second year of releases", () => {
     const { peerDependencies = {} } = readManifest(join(tree, "packages/cli"));
     expect(Object.keys(peerDependencies)).toContain("@kit/lock");
     expect(Object.values(peerDependencies).filter((range) => range !== "workspace:>=0.0.0 <3")).toEqual([]);
+  });
+
+  it("has processes of two versions of one major share jobs and a lock, the older ones as they were published", async () => {
+    const server = await startRedis();
+    try {
+      const place = { versions: { "@kit/core": "1.0.0" }, kept: join(folder, "tgz"), folder: join(folder, "sides") };
+      const sides = await rehearseSideBySide({ ...place, env: { ...userEnv, REDIS_URL: server.url } });
+      expect(sides.map(({ copies }) => Object.values(copies).join(" "))).toEqual([
+        "1.1.0 1.0.1 1.0.0",
+        "1.2.1 1.0.1 1.0.0",
+        "1.2.1 1.0.2 1.0.0",
+      ]);
+    } finally {
+      await server.stop();
+    }
   });
 
   it("tags no commit that makes another package than the one that was published", async () => {

@@ -1,4 +1,4 @@
-import type { RedisArgument, RedisLike } from "../index.js";
+import { KitUnavailableError, type RedisArgument, type RedisLike } from "../index.js";
 import { type Address, isReplyError, type NodeClient, slotOf } from "../toolkit/index.js";
 import { notSent, SingleClient } from "./client.js";
 import { keyOf } from "./command-key.js";
@@ -27,7 +27,7 @@ class NodeOfCluster extends SingleClient implements Owner {
   }
 
   get template(): NodeRedisClient {
-    if (!this.client) throw new Error("The node has no client yet");
+    if (!this.client) throw this.#unavailable("The Cluster client has no connection to");
     return this.client;
   }
 
@@ -57,8 +57,13 @@ class NodeOfCluster extends SingleClient implements Owner {
     const info = await this.call("CLUSTER", "INFO").catch((error: unknown) => {
       if (!isReplyError(error)) throw error;
     });
-    if (/^cluster_slots_assigned:0\r?$/m.test(String(info))) throw new Error("The client knows no slots yet");
+    if (/^cluster_slots_assigned:0\r?$/m.test(String(info))) throw this.#unavailable("No slots are known to");
     return this.template.options ?? {};
+  }
+
+  #unavailable(what: string): KitUnavailableError {
+    const address = nameOf(this.options);
+    return new KitUnavailableError(`${what} the node at ${address}`, address);
   }
 
   /** Call this when the Cluster client reports an error. `isOwn`: the error belongs to this node. */

@@ -1,3 +1,4 @@
+import { KitUnavailableError } from "../index.js";
 import { SingleClient } from "./client.js";
 import { listenTo } from "./listening.js";
 import { notForThreads, type Overrides, serverOf } from "./options.js";
@@ -33,7 +34,8 @@ export class SentinelClient extends SingleClient implements Owner {
   }
 
   get template(): NodeRedisClient {
-    if (!this.client) throw new Error("No master is known yet");
+    if (!this.client)
+      throw new KitUnavailableError("No master of the Sentinels is known: the connection was not opened", "the master");
     return this.client;
   }
 

@@ -1,11 +1,13 @@
+import * as redis6 from "redis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
 import { firstServing, nodeOf } from "@tooling/vitest/helpers";
 import { durable } from "../../src/durable/index.js";
 import { optimistic } from "../../src/index.js";
-import { attach, Deadline, slotOf } from "../../src/toolkit/index.js";
-import { connectionsNamed, endMigrations, runProgram, until } from "../harness.js";
+import { fromNodeRedis } from "../../src/node-redis/index.js";
+import { attach, Deadline, type NodeClient, slotOf } from "../../src/toolkit/index.js";
+import { connectionsNamed, endMigrations, rejection, runProgram, until } from "../harness.js";
 import { addOnce, append, read } from "../scripts.js";
 import { tlsDoors, wayTo } from "../tls-servers.js";
 import { Writer } from "../writer.js";
@@ -161,6 +163,23 @@ describe.each(nodeRedisOnly)("a Cluster client of $name that loses a master", (d
 });
 
 describe("fromNodeRedis with a Cluster client", () => {
+  it("names the node to which the Cluster client has no connection", async () => {
+    const rootNodes = redis.server.nodes.map(({ port }) => ({ socket: { host: "127.0.0.1", port } }));
+    const owners = redis6.createCluster({ rootNodes, minimizeConnections: true });
+    owners.on("error", () => undefined);
+    await owners.connect();
+    redis.defer(() => owners.destroy());
+    const nodes = (fromNodeRedis(owners) as unknown as { nodes(role: "all"): NodeClient[] }).nodes("all");
+    expect(nodes.length).toBeGreaterThanOrEqual(3);
+    const errors = await Promise.all(nodes.map((node) => rejection(node.duplicate().connect())));
+    expect(errors.map(({ code, message }) => [code, message])).toEqual(
+      nodes.map(({ options: { host, port } }) => [
+        "KIT_UNAVAILABLE",
+        `The Cluster client has no connection to the node at ${host}:${String(port)}`,
+      ]),
+    );
+  });
+
   it("keeps no process alive, once its owner's client is closed", async () => {
     const rootNodes = redis.server.nodes.map(({ port }) => ({ url: `redis://127.0.0.1:${String(port)}` }));
     const { stdout, stderr, code } = await runProgram(`

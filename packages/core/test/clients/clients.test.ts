@@ -59,6 +59,18 @@ describe("fromNodeRedis", () => {
     expect(fromNodeRedis).toBeTypeOf("function");
   });
 
+  it("opens no connection while the Sentinels name no master, and says so", async () => {
+    const owners = redis6.createSentinel({ ...sentinel, maxCommandRediscovers: 1 });
+    owners.on("error", () => undefined);
+    owners.connect().catch(() => undefined);
+    const connection = fromNodeRedis(owners).duplicate();
+    expect(await rejection(connection.connect())).toMatchObject({
+      code: "KIT_UNAVAILABLE",
+      message: "No master of the Sentinels is known: the connection was not opened",
+      retryable: true,
+    });
+  });
+
   it.each(nodeRedisOnly)("hands $name nothing while it is offline", async (driver) => {
     const proxy = await proxied(redis);
     const { redis: client, end } = driver.single({ port: proxy.port });

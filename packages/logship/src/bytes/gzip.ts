@@ -1,4 +1,4 @@
-import { crc32, createInflateRaw } from "node:zlib";
+import { crc32, createInflateRaw, inflateRawSync } from "node:zlib";
 import { crcOf, noteCrc } from "./crc.js";
 import { BadDataError } from "../errors.js";
 
@@ -19,8 +19,24 @@ export type OnMember = (stored: number, text: number) => void;
 
 /** The size of inflated pieces. Never more is held in memory, however well the content was compressed. */
 const outputBytes = 131_072;
+/** A member whose compressed bytes are among this many is inflated in one step: an engine costs ten times as much. */
+const smallBytes = 1_024;
+/** One in this many members is inflated by an engine, which lets the event loop run. */
+const turnEvery = 64;
+const settings = {
+  info: true,
+  chunkSize: smallBytes,
+  maxOutputLength: outputBytes,
+  finishFlush: 2, // Z_SYNC_FLUSH: a member that is longer is no error
+};
 const [id1, id2, deflate] = [0x1f, 0x8b, 8];
 const [hasCrc, hasExtra, hasName, hasComment] = [2, 4, 8, 16];
+
+/** What zlib returns with `info`. */
+interface Small {
+  readonly buffer: Buffer;
+  readonly engine: { readonly bytesWritten: number };
+}
 
 /** Reads blocks byte by byte, across block boundaries. */
 class Bytes {
@@ -100,13 +116,14 @@ export async function* inflateMembers(
   const bad = (reason: string): BadDataError => new BadDataError(reason, { file, offset: offset + bytes.offset });
   let text = 0;
   try {
-    while (await bytes.some()) {
+    for (let count = 1; await bytes.some(); count++) {
       if (bytes.offset > 0 && (await isPadding(bytes, bad))) return;
       onMember(bytes.offset, text);
       await skipHeader(bytes, bad);
       let crc = 0;
       let length = 0;
-      for await (const block of inflateMember(bytes, bad)) {
+      const small = count % turnEvery > 0 && (await inflateSmall(bytes));
+      for await (const block of small ? [small] : inflateMember(bytes, bad)) {
         if (block.length === 0) continue;
         noteCrc(block, crc32(block));
         crc = crcOf(block, crc);
@@ -154,6 +171,22 @@ const skipHeader = async (bytes: Bytes, bad: (reason: string) => BadDataError): 
   if (flags & hasName) await skipText();
   if (flags & hasComment) await skipText();
   if (flags & hasCrc) await need(2);
+};
+
+/** The text of a small member, whose compressed bytes it takes. Undefined if the member is longer or damaged. */
+const inflateSmall = async (bytes: Bytes): Promise<Buffer | undefined> => {
+  const some = (await bytes.some())?.subarray(0, smallBytes);
+  try {
+    const { buffer, engine } = inflateRawSync(some!, settings) as unknown as Small;
+    // Bytes are unused only if the member has ended: its trailer follows.
+    if (engine.bytesWritten < some!.length) {
+      bytes.take(engine.bytesWritten);
+      return buffer;
+    }
+  } catch {
+    // An engine names what is wrong.
+  }
+  return undefined;
 };
 
 /** Yields the text of one member, and takes exactly its compressed bytes. */

@@ -50,13 +50,18 @@ export class Restarts {
   }
 
   note(stored: number, text: number): void {
-    if (!this.#isPlain) this.#places.push({ stored, text });
+    if (this.#isPlain) return;
+    // Of members without text only the last counts.
+    if (this.#places.at(-1)?.text === text) this.#places.pop();
+    this.#places.push({ stored, text });
   }
 
   /** The position at `offset`. Offsets must ascend. */
   at(offset: number, crc: number): Position {
     if (this.#isPlain) return { offset, stored: offset, skip: 0, crc };
-    while (this.#places.length > 1 && this.#places[1]!.text <= offset) this.#places.shift();
+    let last = 0;
+    while (this.#places[last + 1] && this.#places[last + 1]!.text <= offset) last++;
+    this.#places.splice(0, last);
     const [place = { stored: 0, text: 0 }] = this.#places;
     return { offset, stored: place.stored, skip: offset - place.text, crc };
   }
