@@ -2,7 +2,8 @@ import { appendFileSync, writeFileSync } from "node:fs";
 import { appendFile, copyFile, readdir, rename, truncate, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
-import { useRedis } from "@kit/testing";
+import { eventually, useRedis } from "@kit/testing";
+import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { JobOptions, LogJob } from "../src/index.js";
@@ -16,7 +17,7 @@ const once = (some: readonly string[]): Map<string, string> => new Map(some.map(
 
 /** A job over one log, and every event that it reports about text. */
 const job = async (
-  options: Partial<JobOptions> = {},
+  options: Partial<JobOptions> & { readonly client?: Redis } = {},
 ): Promise<{
   job: LogJob;
   path: string;
@@ -48,6 +49,23 @@ const overwrite = async (path: string, text: string): Promise<void> => {
   await appendFile(path, text);
 };
 
+/** A client, and what happens once before a job compares a file with others, or before the next command after that. */
+const watched = (): { client: Redis; once(when: "comparison" | "next", act: () => void): void } => {
+  const client = Object.create(fixture.db) as Redis;
+  let [waitsFor, act] = ["", (): void => undefined];
+  const call = fixture.db.call.bind(fixture.db) as (...args: unknown[]) => Promise<unknown>;
+  const watching = async (...args: unknown[]): Promise<unknown> => {
+    const isComparison = args.flat().some((arg) => typeof arg === "string" && arg.endsWith(":content"));
+    if (waitsFor === "now" || (isComparison && waitsFor === "comparison")) {
+      waitsFor = "";
+      act();
+    } else if (isComparison && waitsFor === "next") waitsFor = "now";
+    return await call(...args);
+  };
+  Object.defineProperty(client, "call", { value: watching });
+  return { client, once: (when, does) => void ([waitsFor, act] = [when, does]) };
+};
+
 describe("a job knows a file by the text that it counted", () => {
   it("when it was empty as the worker took it, and had lines as the worker read it", async () => {
     const { job: own, path, events, run, counted } = await job();
@@ -70,6 +88,71 @@ describe("a job knows a file by the text that it counted", () => {
     await running;
     await run();
     expect(await counted()).toEqual(once(lines.slice(0, 200)));
+  });
+
+  it("when its copy was opened before it was complete, and it was truncated before the two were compared", async () => {
+    const header = "# header";
+    const { client, once: before } = watched();
+    const { path, events, run, counted } = await job({ client });
+    await writeFile(path, textOf([header, ...lines.slice(0, 200)]));
+    await run();
+    await writeFile(`${path}.1`, textOf([header, ...lines.slice(0, 100)]));
+    before("comparison", () => {
+      writeFileSync(`${path}.1`, textOf([header, ...lines.slice(0, 200)]));
+      writeFileSync(path, textOf([header, ...lines.slice(200, 210)]));
+    });
+    await run();
+    expect(await counted()).toEqual(new Map([...once(lines.slice(0, 210)), [header, "2"]]));
+    expect(events).toMatchObject([{ event: "moved", file: "a.log.1" }]);
+  });
+
+  it.each([100, 200])(
+    "when %d of its 200 lines are copied, and a file that had only their header is gone",
+    async (copied) => {
+      const header = "# header";
+      const { client, once: before } = watched();
+      const { path, events, run, counted } = await job({ client });
+      await writeFile(`${path}.2`, textOf([header]));
+      await run();
+      await writeFile(path, textOf([header, ...lines.slice(0, 200)]));
+      await run();
+      await unlink(`${path}.2`);
+      events.length = 0;
+      await writeFile(`${path}.1`, textOf([header, ...lines.slice(0, copied)]));
+      before("next", () => {
+        writeFileSync(`${path}.1`, textOf([header, ...lines.slice(0, 200)]));
+        writeFileSync(path, textOf([header, ...lines.slice(200, 210)]));
+      });
+      await run();
+      const [counts, expected] = [await counted(), once(lines.slice(0, 210))];
+      counts.delete(header);
+      expect(counts).toEqual(expected);
+      // The log itself continues the header.
+      expect(events).toMatchObject([
+        { event: "moved", file: "a.log", of: "a.log.2", to: header.length + 1 },
+        { event: "moved", file: "a.log.1", of: "a.log" },
+      ]);
+    },
+  );
+
+  it("when it begins as one that is there, and is written all the time", async () => {
+    const { path, events, run, counted } = await job();
+    await writeFile(`${path}.1`, "# header\n");
+    await run();
+    await writeFile(path, textOf(["# header", ...lines.slice(0, 10)]));
+    let written = 10;
+    const timer = setInterval(() => appendFileSync(path, textOf(lines.slice(written, ++written))), 20);
+    redis.defer(() => clearInterval(timer));
+    const running = run();
+    await eventually(async () => {
+      expect((await counted()).get(lines[0]!)).toBe("1");
+      expect(written).toBeLessThan(lines.length);
+    });
+    clearInterval(timer);
+    await running;
+    await run();
+    expect(await counted()).toEqual(new Map([...once(lines.slice(0, written)), ["# header", "2"]]));
+    expect(events).toEqual([{ event: "copy", file: "a.log", of: "a.log.1" }]);
   });
 
   it.each([60, 1_500])(

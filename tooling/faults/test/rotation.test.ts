@@ -33,14 +33,32 @@ describe("a log that a logger rotates", () => {
   });
 });
 
-it("a difference needs an event that covers it", () => {
+it("a difference needs an event that covers its line", () => {
   const truth = new Set(["1", "2"]);
-  const judge = (counts: Record<string, string>, event?: string, to = 0): boolean => {
-    const noted = event === undefined ? [] : [{ way: "job", event, to }];
+  const judge = (counts: Record<string, string>, event?: string, facts: object = {}): boolean => {
+    const noted = event === undefined ? [] : [{ way: "job", event, ...facts }];
     return verdictOn("job", truth, new Map(Object.entries(counts)), noted).isRight;
   };
-  expect([judge({ 1: "1", 2: "1" }), judge({ 1: "1" }), judge({ 1: "1" }, "gap")]).toEqual([true, false, true]);
-  expect([judge({ 1: "1" }, "moved", 10), judge({ 1: "1" }, "moved", 60)]).toEqual([false, true]);
-  expect([judge({ 1: "2", 2: "1" }), judge({ 1: "2", 2: "1" }, "again")]).toEqual([false, true]);
-  expect(judge({ 1: "1", 2: "1", part: "1" }, "copy")).toBe(false);
+  const [first, second] = [
+    { first: 1, last: 1 },
+    { first: 2, last: 5 },
+  ];
+  expect([judge({ 1: "1", 2: "1" }), judge({ 1: "1" })]).toEqual([true, false]);
+  const gap = (to: number): boolean => judge({ 1: "1" }, "gap", { from: 100, to });
+  expect([gap(100), gap(110), gap(160)]).toEqual([false, false, true]);
+  for (const event of ["moved", "skipped", "damaged"])
+    expect([judge({ 1: "1" }, event), judge({ 1: "1" }, event, first), judge({ 1: "1" }, event, second)]).toEqual([
+      false,
+      false,
+      true,
+    ]);
+  const twice = { 1: "2", 2: "1" };
+  for (const event of ["copy", "again"])
+    expect([judge(twice), judge(twice, event), judge(twice, event, second), judge(twice, event, first)]).toEqual([
+      false,
+      false,
+      false,
+      true,
+    ]);
+  expect(judge({ 1: "1", 2: "1", part: "1" }, "copy", first)).toBe(false);
 });

@@ -278,6 +278,19 @@ export class OpenFile {
     return true;
   }
 
+  /** Whether another plain file has the last bytes of this file in the same place. A copy of a file always does. */
+  async isWithin(other: LocalFile): Promise<boolean> {
+    const { size } = this.was;
+    const length = Math.min(size, overlapBytes);
+    const { buffer } = await this.#handle.read(Buffer.alloc(length), 0, length, size - length);
+    const opened = await OpenFile.open(other);
+    try {
+      return opened !== undefined && !opened.isGzip && (await opened.#endsLike(size, length, crc32(buffer)));
+    } finally {
+      await opened?.close();
+    }
+  }
+
   /** The record of a file that is counted up to a position, for `identify` to compare. */
   recordOf({ offset, stored }: Pick<Position, "offset" | "stored">, tail: Buffer = noBytes): string {
     const [beginning = ""] = beginningsOf(this.#beginning.subarray(0, offset));
@@ -354,8 +367,8 @@ interface Candidate extends Known {
 }
 
 /**
- * Finds the longest of some contents that the text starts with and that no other file has, and whether the text has more. `held` is the
- * file with the longest content that another file has. A file and its compressed form, as `gzip` names it, have one content.
+ * Finds the longest of some contents that the text starts with, if no other file has it, and whether the text has more. `held` is the
+ * longest one, if another file has it. A file and its compressed form, as `gzip` names it, have one content.
  */
 export const twinOf = async <T extends Candidate>(
   file: LocalFile,
@@ -365,21 +378,23 @@ export const twinOf = async <T extends Candidate>(
 ): Promise<{
   twin?: T;
   hasMore: boolean;
-  held?: LocalFile;
+  held?: T | undefined;
   crcs: ReadonlyMap<number, number>;
   end?: number | undefined;
 }> => {
   const lengths = known.flatMap(({ offset }) => [offset, offset + 1]);
   const { crcs, end } = await crcsOf(text, lengths, signal);
-  let held: LocalFile | undefined;
+  let held: T | undefined;
   const matching = known.filter(({ offset, crc, other }) => crcs.get(offset) === crc && (offset > 0 || !other));
   for (const twin of matching.sort((one, next) => next.offset - one.offset)) {
     const { offset, other } = twin;
+    // The start of a text that another file has.
+    if (held && offset < held.offset) break;
     if (!other || isPair(file, other) || !(await hasContent(other, twin, signal)))
-      return { twin, hasMore: crcs.has(offset + 1), crcs, end };
-    held ??= other;
+      return { twin, hasMore: crcs.has(offset + 1), held, crcs, end };
+    held ??= twin;
   }
-  return { hasMore: false, ...(held && { held }), crcs, end };
+  return { hasMore: false, held, crcs, end };
 };
 
 /** Whether one of two files is named as the compressed form of the other: `gzip` has not removed the other yet, or keeps it. */

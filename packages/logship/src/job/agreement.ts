@@ -73,27 +73,36 @@ export const agreementOf = async (
     known.push({ ...one, ...parsePosition(one.position), other });
   }
   const comparable = isSame ? known.map((one) => ({ ...one, other: undefined })) : known;
-  const { twin, held, crcs, end } = await twinOf(file, opened.text(), comparable, signal);
-  if (twin) {
+  const { twin, hasMore, held, crcs, end } = await twinOf(file, opened.text(), comparable, signal);
+  let of = held?.other;
+  // It may have been truncated since it was compared.
+  let mayBeCopy = of && (opened.isGzip || (await opened.isWithin(of)) || !(await hasContent(of, held!, signal)));
+  const isDecided = twin && !hasMore;
+  const longer = isDecided || !end ? [] : known.filter(({ offset }) => offset > end);
+  for (const { content, position, other } of longer) {
+    if (of || !other) continue;
+    // With a twin, another plain file only: there can be many, and each is read as far as this text reaches.
+    if (twin && (opened.isGzip || !(await opened.isWithin(other)))) continue;
+    if (!(await hasContent(other, { offset: end!, crc: crcs.get(end!)! }, signal))) continue;
+    if (isPair(file, other)) return { content, position, from: "" };
+    [of, mayBeCopy] = [other, true];
+  }
+  // The other file may have been truncated since this copy was opened. Then the copy is complete now.
+  const isOld = !of && longer.length > 0 && (await opened.now()).stamp !== opened.was.stamp;
+  if (isOld || (mayBeCopy && !isDecided)) {
+    // A copy that another file is about to be truncated for, or a second file.
+    const key = isOld ? file.id : keyOf(file);
+    const since = alike.get(key) ?? performance.now();
+    alike.set(key, since);
+    const msLeft = Math.ceil(since + settleMs - performance.now());
+    if (msLeft > 0) return { state: "refused", msLeft };
+  }
+  if (twin && (!of || held)) {
     const { content, position, offset, crc, other, name } = twin;
     const [stored, skip] = opened.isGzip ? [0, offset] : [offset, 0];
     // A compressed file is expected to have the text of another one.
     const isMoved = !other && !isSame && !opened.isGzip;
     return { content, position, from: formatPosition({ offset, stored, skip, crc }), ...(isMoved && { moved: name }) };
-  }
-  let of = held;
-  for (const { content, position, offset, other } of known) {
-    if (of || end === undefined || end >= offset || end === 0 || !other) continue;
-    if (!(await hasContent(other, { offset: end, crc: crcs.get(end)! }, signal))) continue;
-    if (isPair(file, other)) return { content, position, from: "" };
-    of = other;
-  }
-  if (of) {
-    // A copy that another file is about to be truncated for, or a second file.
-    const since = alike.get(keyOf(file)) ?? performance.now();
-    alike.set(keyOf(file), since);
-    const msLeft = Math.ceil(since + settleMs - performance.now());
-    if (msLeft > 0) return { state: "refused", msLeft };
   }
   return { ...none, copy: of?.name ?? longerOf(known, end)?.name };
 };

@@ -268,7 +268,9 @@ export class LogJob extends Processor<JobEvents> {
         if ("state" in found) return found;
         [agreement, { others }] = [found, claimed];
         if (isSame && found.content === "") [isSame, prefix] = [false, known.prefix];
-        if (found.from !== "") prefix = opened.recordOf(parsePosition(found.from));
+        // A record without counted bytes describes no text.
+        if (found.from !== "")
+          prefix = found.from.startsWith("0:") ? known.prefix : opened.recordOf(parsePosition(found.from));
       }
     } catch (error) {
       // The text was replaced while it was read: the file is identified again.

@@ -105,7 +105,7 @@ const sourceLike = async (
       if (twin.isDone && !twin.other && !opened.isGzip) onMoved(twin.source, twin.offset);
       return twin.source;
     }
-    const of = held?.name ?? (twin ?? longerOf(known, end))?.source;
+    const of = held?.other?.name ?? (twin ?? longerOf(known, end))?.source;
     if (of !== undefined && log !== "continued") onCopy(of);
   }
   return unsent;

@@ -1,7 +1,8 @@
 // A process that reads a log that is being rotated, in one of three ways, until it is killed, or until the writer has ended and all is read.
-import { appendFileSync, existsSync, readdirSync, realpathSync, statSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync, readFileSync, realpathSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
+import { gunzipSync } from "node:zlib";
 import { connect } from "@kit/core";
 
 const { way, subject, url, directory, side, match, live, rotated } = JSON.parse(process.argv[2]);
@@ -21,8 +22,19 @@ const count = (lines, results) => {
     if (!line.startsWith("#")) results.increment("lines", isWhole ? number : line.slice(0, 200));
   }
 };
+/** The numbers of the first and the last line of a file as it is now, or of its first `to` bytes. */
+const rangeOf = ({ file, to }) => {
+  try {
+    const bytes = readFileSync(join(directory, file));
+    const text = (file.endsWith(".gz") ? gunzipSync(bytes) : bytes).toString("latin1", 0, to);
+    const numbers = [...text.matchAll(/^app (\d+) x+$/gm)].map(([, number]) => Number(number));
+    return { first: numbers[0], last: numbers.at(-1) };
+  } catch {
+    return {}; // renamed since, or not complete
+  }
+};
 const noteAll = (source, events) => {
-  for (const event of events) source.on(event, (fact) => note(event, fact));
+  for (const event of events) source.on(event, (fact) => note(event, { ...rangeOf(fact), ...fact }));
 };
 const noteError = (error) => {
   note(`error ${error?.code ?? error}`, { message: String(error?.message ?? error) });

@@ -2,7 +2,11 @@
 export interface Noted {
   readonly way: string;
   readonly event: string;
-  /** Text bytes that do not count again, of `moved`. */
+  /** The numbers of the first and the last line that it is about. */
+  readonly first?: number;
+  readonly last?: number;
+  /** Text bytes that are lost, of `gap`. */
+  readonly from?: number;
   readonly to?: number;
 }
 
@@ -19,8 +23,8 @@ export interface Verdict {
   readonly isRight: boolean;
 }
 
-/** Events that say that lines may be missing, or counted again. `moved` only for as many as its bytes can be. */
-const covering = { lost: ["gap", "skipped", "damaged"], doubled: ["copy", "again"] };
+/** Events that say that lines may be missing, or counted again: the lines of their range. */
+const covering = { lost: ["moved", "skipped", "damaged"], doubled: ["copy", "again"] };
 const leastLineBytes = 47;
 
 /** Compares what was counted, by the numbers of lines, with the lines that are in the files at the end. */
@@ -36,9 +40,14 @@ export const verdictOn = (
   const lost = [...truth].filter((line) => !counts.has(line));
   const doubled = [...counts].filter(([line, count]) => truth.has(line) && count !== "1").map(([line]) => line);
   const odd = [...counts.keys()].filter((line) => !truth.has(line));
-  const has = (kinds: readonly string[]): boolean => kinds.some((kind) => events[kind] !== undefined);
-  const moved = own.filter(({ event }) => event === "moved").reduce((sum, { to = 0 }) => sum + to, 0);
-  const isLossCovered = has(covering.lost) || lost.length <= moved / leastLineBytes;
-  const isRight = isLossCovered && (doubled.length === 0 || has(covering.doubled)) && odd.length === 0;
+  const uncovered = (lines: readonly string[], kinds: readonly string[]): number => {
+    const ranges = own.filter(({ event }) => kinds.includes(event));
+    return lines.filter((line) => !ranges.some(({ first = Infinity, last = 0 }) => first <= +line && +line <= last))
+      .length;
+  };
+  // The lines of a gap are gone, so only their number is known.
+  const gap = own.filter(({ event }) => event === "gap").reduce((sum, { from = 0, to = 0 }) => sum + to - from, 0);
+  const isLossCovered = uncovered(lost, covering.lost) <= gap / leastLineBytes;
+  const isRight = isLossCovered && uncovered(doubled, covering.doubled) === 0 && odd.length === 0;
   return { way, counted: counts.size, lost, doubled, odd, events, isRight };
 };

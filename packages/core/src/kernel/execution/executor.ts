@@ -120,6 +120,21 @@ class Flight extends Timed {
   }
 }
 
+/** Adds a listener. Returns a function that removes it. */
+type Subscribe = (listener: () => void) => () => void;
+
+const adderTo =
+  (listeners: Set<() => void>): Subscribe =>
+  (listener) => {
+    listeners.add(listener);
+    return () => listeners.delete(listener);
+  };
+
+/** Calls those that are there now: a call may remove its own. */
+const callAll = (listeners: ReadonlySet<() => void>): void => {
+  for (const listener of [...listeners]) listener();
+};
+
 /**
  * The only place where a command is passed to a client.
  *
@@ -175,7 +190,7 @@ export class CommandExecutor {
     if (--this.#users > 0) return;
     this.#listen("off");
     this.#stopListeningToEnd?.();
-    for (const look of [...this.#waiting]) look();
+    callAll(this.#waiting);
   }
 
   #listen(how: "on" | "off"): void {
@@ -204,16 +219,10 @@ export class CommandExecutor {
    * client lost a node. A Cluster client stays ready then, and its next command finds the node again, or its replacement. Returns a
    * function that removes the listener.
    */
-  onReady(listener: () => void): () => void {
-    this.#readyListeners.add(listener);
-    return () => this.#readyListeners.delete(listener);
-  }
+  readonly onReady: Subscribe = adderTo(this.#readyListeners);
 
   /** Calls `listener` each time the connection was lost, including when the client ended. Returns a function that removes it. */
-  onDrop(listener: () => void): () => void {
-    this.#dropListeners.add(listener);
-    return () => this.#dropListeners.delete(listener);
-  }
+  readonly onDrop: Subscribe = adderTo(this.#dropListeners);
 
   /**
    * Sends one command and resolves with its raw reply.
@@ -304,9 +313,7 @@ export class CommandExecutor {
   readonly #heard = (): void => {
     if (!this.#isSilent) return;
     this.#isSilent = false;
-    detached(() => {
-      for (const listener of this.#readyListeners) listener();
-    });
+    detached(() => callAll(this.#readyListeners));
   };
 
   /** Whether the client might resend a command that must run only once. kit's clients and pool connections never do. */
@@ -403,8 +410,8 @@ export class CommandExecutor {
     if (!isReady(this.client)) return;
     this.#lastError = undefined;
     this.#isSilent = false;
-    for (const look of [...this.#waiting]) look();
-    for (const listener of this.#readyListeners) listener();
+    callAll(this.#waiting);
+    callAll(this.#readyListeners);
   };
 
   readonly #onEnd = (): void => {
@@ -420,15 +427,15 @@ export class CommandExecutor {
 
   readonly #onNodeLost = (): void => {
     this.#onDrop();
-    if (isReady(this.client)) for (const listener of this.#readyListeners) listener();
+    if (isReady(this.client)) callAll(this.#readyListeners);
   };
 
   readonly #onDrop = (): void => {
     this.connectionEpoch++;
     // A Cluster client goes on with its other nodes, and rejects the commands of a lost one itself.
     if (!isClusterClient(this.client)) for (const lose of this.#sentOnce) lose();
-    for (const look of [...this.#waiting]) look();
-    for (const listener of this.#dropListeners) listener();
+    callAll(this.#waiting);
+    callAll(this.#dropListeners);
   };
 }
 
