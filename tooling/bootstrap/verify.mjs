@@ -67,6 +67,12 @@ const checks = {
     const problems = [...wordProblems(), ...commentProblems()];
     return problems.length === 0 ? {} : { problem: problems.join("\n") };
   },
+  "words of the output (command line, shop)": async () => {
+    // It needs the compiler, which is not there before the set-up.
+    const { outputProblems } = await import("./checks/words-output.mjs");
+    const problems = outputProblems();
+    return problems.length === 0 ? {} : { problem: problems.join("\n") };
+  },
   "reference (the pages that are made from the code)": async () => {
     // It needs the compiler, which is not there before the set-up.
     const { referenceProblems } = await import("./reference/index.mjs");

@@ -147,7 +147,7 @@
       form.elements.id.value = crypto.randomUUID();
     } catch {
       // The id stays. If the message did arrive, sending it again changes nothing.
-      field.setCustomValidity("That was not sent. Try again.");
+      field.setCustomValidity("Your request was not sent. Try again.");
       field.reportValidity();
     }
   };
@@ -199,7 +199,7 @@
       const silent = Math.round((performance.now() - heardAt) / 1_000);
       offline.hidden = navigator.onLine !== false && !(isAway && silent > 3);
       if (isOver) return;
-      offline.textContent = `The shop does not answer. The state of this page is unknown since ${silent} s.`;
+      offline.textContent = `The shop is unreachable. This page has not been updated for ${silent} s.`;
     }, 5_000);
     let isAway = false;
     let isOver = false;
@@ -207,8 +207,8 @@
       isAway = true;
       isOver = [401, 404].includes(detail?.status);
       offline.textContent = isOver
-        ? "You are somebody else now. Load this page again."
-        : "The shop does not answer. It is tried again every second.";
+        ? "You switched personas. Reload this page."
+        : "The shop is unreachable. Retrying every second.";
       offline.hidden = false;
     };
     document.addEventListener("htmx:sse:error", gone);

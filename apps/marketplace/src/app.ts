@@ -87,7 +87,7 @@ export const createApp = (options: WebOptions): Hono => {
   app.use(
     bodyLimit({
       maxSize: bodyBytes,
-      onError: (c) => problem(c, 413, "Too much", "That was more than a form of ours can hold."),
+      onError: (c) => problem(c, 413, "Too much data", "The form you sent is too large."),
     }),
   );
 

@@ -35,14 +35,14 @@ const mostLogDays = 30;
 
 const usage = `Usage: node dist/main.js [--port N] [--redis URL] [--prefix TEXT] [--mode MODE] [--log-days N] [--no-visitors] [--smoke] [--soak MINUTES]
 
-  --port N       serve on this port, 0 for any that is free (default: 3000 if it is free, else any)
-  --redis URL    use this Redis instead of starting one; faults, races and measurements are switched off
-  --prefix TEXT  the beginning of all keys (default: kit)
-  --mode MODE    the kind of Redis to start: single (default), cluster, or sentinel
-  --log-days N   days of made-up access log from before the opening (default and at most: ${mostLogDays})
-  --no-visitors  no program plays visitors; the shop is yours alone
-  --smoke        send scripted visitors, try every package, print one JSON summary; exit 0 if all is well, else 1
-  --soak MINUTES inject faults at random for so long, watch money, items and heap, print one JSON summary
+  --port N       serve on this port, 0 for any free port (default: 3000, or any free port)
+  --redis URL    use this Redis instead of starting one; disables faults, races and measurements
+  --prefix TEXT  prefix of all keys (default: kit)
+  --mode MODE    Redis to start: single (default), cluster or sentinel
+  --log-days N   days of generated access log from before the start (default and maximum: ${mostLogDays})
+  --no-visitors  don't simulate visitors
+  --smoke        run scripted visitors, test every package, print one JSON summary; exit with 0 or 1
+  --soak MINUTES inject random faults for this long, check money, items and heap, print one JSON summary
 `;
 
 const exitLimitMs = 2_700;
@@ -77,17 +77,17 @@ const readFlags = (): Flags | string => {
     const { redis, prefix, mode, smoke } = values;
     const port = values.port === undefined ? undefined : Number(values.port);
     if (port !== undefined && !(Number.isInteger(port) && port >= 0 && port <= 65_535))
-      return `--port takes a number from 0 to 65535`;
-    if (!/^[\w-]{1,32}$/.test(prefix)) return `--prefix takes 1 to 32 letters, digits, - and _`;
-    if (!isMode(mode)) return `--mode takes single, cluster or sentinel`;
-    if (redis !== undefined && mode !== "single") return `--mode starts a Redis of its own: leave out --redis`;
-    if (smoke && redis !== undefined) return `--smoke races, so it needs a Redis of its own: leave out --redis`;
+      return `--port must be a number from 0 to 65535`;
+    if (!/^[\w-]{1,32}$/.test(prefix)) return `--prefix must be 1 to 32 letters, digits, - and _`;
+    if (!isMode(mode)) return `--mode must be single, cluster or sentinel`;
+    if (redis !== undefined && mode !== "single") return `--mode starts its own Redis: omit --redis`;
+    if (smoke && redis !== undefined) return `--smoke needs its own Redis: omit --redis`;
     const logDays = Number(values["log-days"]);
     if (!(Number.isInteger(logDays) && logDays >= 0 && logDays <= mostLogDays))
-      return `--log-days takes a number from 0 to ${mostLogDays}`;
+      return `--log-days must be a number from 0 to ${mostLogDays}`;
     const soakMinutes = Number(values.soak);
-    if (!(soakMinutes >= 0 && soakMinutes <= 24 * 60)) return `--soak takes minutes, at most a day`;
-    if (soakMinutes > 0 && redis !== undefined) return `--soak breaks things, so it needs a Redis of its own`;
+    if (!(soakMinutes >= 0 && soakMinutes <= 24 * 60)) return `--soak must be a number of minutes, up to one day`;
+    if (soakMinutes > 0 && redis !== undefined) return `--soak needs its own Redis: omit --redis`;
     // The background visitors stay away from another owner's Redis. In a smoke run they would change the counts.
     const hasVisitors = !values["no-visitors"] && !smoke && redis === undefined;
     return { port, redis, prefix, mode, logDays, hasVisitors, smoke, soakMinutes };
@@ -109,7 +109,7 @@ const leave = (code: number): Promise<never> => {
     setTimeout(() => process.exit(code), exitLimitMs).unref();
     killChildren();
     for (const { name, end } of begun.reverse())
-      await end().catch((error: unknown) => say(`${name} did not end cleanly: ${wordsOf(error)}`));
+      await end().catch((error: unknown) => say(`${name} did not stop cleanly: ${wordsOf(error)}`));
     process.exit(code);
   })();
   return leaving;
@@ -155,8 +155,8 @@ const run = async ({
       });
     progress(
       mode === "single"
-        ? "Redis answers"
-        : `a ${mode === "cluster" ? "Cluster" : "master with replicas and Sentinels"} answers`,
+        ? "Redis is up"
+        : `a ${mode === "cluster" ? "Cluster" : "master with replicas and Sentinels"} is up`,
     );
   }
   const redisMs = performance.now() - startedAt;
@@ -206,15 +206,13 @@ const run = async ({
   });
   if (!smoke) {
     if (port === undefined && !origin.endsWith(`:${usualPort}`))
-      say(`  Port ${usualPort} is taken by another program; --port chooses`);
+      say(`  Port ${usualPort} is in use. To choose a port, pass --port`);
     process.stdout.write(`Bazaar is open: ${origin}\n`);
-    say("  Its workers start now");
-    say(`  Its Redis: ${redis.address}`);
+    say("  Starting the workers");
+    say(`  Redis: ${redis.address}`);
     const inspect = redis.inspect("queue", queueName);
-    if (inspect !== null) say(`  Look into it from another terminal: ${inspect}`);
-    say(
-      `  Look first at ${origin}/about (two minutes), or at once at ${origin}/race\n  Ctrl-C ends the shop and every process of it.`,
-    );
+    if (inspect !== null) say(`  Inspect the queue from another terminal: ${inspect}`);
+    say(`  Start with ${origin}/about (two minutes) or ${origin}/race\n  Ctrl-C stops the shop and all its processes.`);
   }
 
   // The pages are served now. The remaining processes start behind them.
@@ -238,7 +236,7 @@ const run = async ({
         .map(({ id }) => id);
       await crew.add("visitors", "traffic", { origin, pass, users } satisfies TrafficTask);
     }
-    progress("workers, shipper, consumers and sellers are at work");
+    progress("all processes are running");
   })();
   await begin.catch((error: unknown) => {
     if (leaving) return;

@@ -33,13 +33,13 @@ const until = async <T>(look: () => Promise<T | null | false>, what: string): Pr
   for (;;) {
     const found = await look();
     if (found !== null && found !== false) return found;
-    if (performance.now() > end) throw new Error(`not so: ${what}`);
+    if (performance.now() > end) throw new Error(`check failed: ${what}`);
     await sleep(50);
   }
 };
 
 const must = (isSo: boolean, what: string): void => {
-  if (!isSo) throw new Error(`not so: ${what}`);
+  if (!isSo) throw new Error(`check failed: ${what}`);
 };
 
 const checks: Readonly<Record<string, (deps: Deps) => Promise<string>>> = {
@@ -57,12 +57,12 @@ const checks: Readonly<Record<string, (deps: Deps) => Promise<string>>> = {
   lock: async ({ shop }) => {
     const name = "smoke";
     const lease = await shop.lock.acquire(name);
-    must((await shop.lock.tryAcquire(name)) === null, "a held lock is not given again");
+    must((await shop.lock.tryAcquire(name)) === null, "a held lock is not granted again");
     await lease.release();
     const next = await shop.lock.acquire(name);
-    must(BigInt(next.fencingToken) > BigInt(lease.fencingToken), "tokens grow");
+    must(BigInt(next.fencingToken) > BigInt(lease.fencingToken), "tokens increase");
     await next.release();
-    return "exclusive, tokens grow";
+    return "exclusive, tokens increase";
   },
   queue: async ({ shop }) => {
     const orders = await shop.orders.newest(100);
@@ -79,17 +79,17 @@ const checks: Readonly<Record<string, (deps: Deps) => Promise<string>>> = {
   semaphore: async ({ shop, partners }) => {
     const reply = await fetch(`${partners.origin}/state`);
     const { peak, refused, charges } = (await reply.json()) as PartnersState;
-    must(peak <= paymentPermits && refused === 0 && charges > 0, "the provider never had a sixth payment at once");
+    must(peak <= paymentPermits && refused === 0 && charges > 0, "the provider never had a sixth concurrent payment");
     must((await shop.payments.inspect()).permits === paymentPermits, "five permits");
-    return `${charges} payments, at most ${peak} at once, ${refused} turned away`;
+    return `${charges} payments, up to ${peak} concurrent, ${refused} rejected`;
   },
   chat: async ({ shop }) => {
     const [order] = await shop.orders.newest(1);
-    if (!order) throw new Error("not so: there is an order");
+    if (!order) throw new Error("check failed: there is an order");
     const name = orderChat(order.id);
     await shop.chat.send(name, { from: order.buyer, body: "Does it still work?", clientId: "smoke" });
     const again = await shop.chat.send(name, { from: order.buyer, body: "Does it still work?", clientId: "smoke" });
-    must(again.duplicate, "a message sent twice is one");
+    must(again.duplicate, "a message sent twice is stored once");
     const answer = await until(async () => {
       const { messages } = await shop.chat.history(name, { limit: 20 });
       return messages.find(({ from }) => from === order.seller) ?? null;
@@ -101,7 +101,7 @@ const checks: Readonly<Record<string, (deps: Deps) => Promise<string>>> = {
     const { hits } = await shop.search.find((seller?.name ?? "").split(" ")[0] ?? "", 8);
     must(
       hits.some(({ id }) => id === seller?.id),
-      "a seller is found by the first name",
+      "a seller is found by first name",
     );
     await shop.search.wrote("u61", "u62");
     const people = await shop.search.addressees("u61", shop.world.users[61]?.name ?? "", 5);
@@ -121,7 +121,7 @@ const checks: Readonly<Record<string, (deps: Deps) => Promise<string>>> = {
       }
     times.sort((a, b) => a - b);
     const [median = 0, slowest = 0] = [times[Math.floor(times.length / 2)], times.at(-1)];
-    return `a contact; a key is answered within ${median.toFixed(1)} ms, at most ${slowest.toFixed(1)} ms`;
+    return `a contact; a keystroke takes ${median.toFixed(1)} ms, up to ${slowest.toFixed(1)} ms`;
   },
   geoip: async ({ shop }) => {
     const found = await shop.geo.lookup(addressOf("somebody"));
@@ -136,7 +136,7 @@ const checks: Readonly<Record<string, (deps: Deps) => Promise<string>>> = {
     const lines = await until(async () => {
       const all = Number((await shop.countries.results("lines")).get("countries") ?? 0);
       return all > Number(before.get("countries") ?? 0) || all > 10_000 ? all : null;
-    }, "lines of the access log are counted");
+    }, "access log lines are counted");
     const counted = [...(await shop.countries.results("country")).values()].reduce(
       (sum, value) => sum + Number(value),
       0,

@@ -47,11 +47,11 @@ export const smokeSummary = (
     ...(moneyAndItemsHold(recount) ? [] : ["the shop: money or items do not add up"]),
     ...(recount.sales === soldByVisitors
       ? []
-      : [`the shop: ${soldByVisitors} told sold, ${recount.sales} in the ledger`]),
-    ...(outcomes["lock"]?.["sold"] ? [] : ["nobody bought with the lock"]),
-    ...(outcomes["optimistic"]?.["sold"] ? [] : ["nobody bought optimistically"]),
+      : [`the shop: ${soldByVisitors} confirmed, ${recount.sales} in the ledger`]),
+    ...(outcomes["lock"]?.["sold"] ? [] : ["no visitor bought with the lock"]),
+    ...(outcomes["optimistic"]?.["sold"] ? [] : ["no visitor bought optimistically"]),
     ...packages.filter((check) => !check.ok).map((check) => `@kit/${check.package}: ${check.what}`),
-    ...(cspReports === 0 ? [] : [`${cspReports} reports of the content policy`]),
+    ...(cspReports === 0 ? [] : [`${cspReports} content security policy reports`]),
   ];
   const ok = failures.length === 0;
   const summary = {

@@ -14,7 +14,7 @@ inBrowser("Under stress", () => {
   afterAll(() => shop.stop());
   const open = useBrowser(() => shop);
 
-  it("a worker, a lock holder, the sellers' program, a chat and a poisonous job break at once, and each promise holds", async () => {
+  it("a worker, a lock holder, the sellers' program, a chat and a poison job break at once, and each promise holds", async () => {
     const { page, complaints, close } = await open();
     const names = ["worker", "holder", "sellers", "flood", "poison"];
     for (const name of names) await press(page, name);
@@ -23,9 +23,9 @@ inBrowser("Under stress", () => {
       expect([name, await page.locator(`${fault(name)} .mark.good`).count()]).toEqual([name, 1]);
     }
     expect(await page.textContent(fault("worker"))).toMatch(
-      /worker \d \(pid \d+\) was killed .* worker \d finished it .* after 1 crash\. Its payment was asked for [2-9] times by the same id, and made once\./s,
+      /worker \d \(pid \d+\) was killed .* worker \d finished it .* after 1 crash\. The payment was requested [2-9] times with the same id, and made once\./s,
     );
-    expect(await page.textContent(fault("holder"))).toMatch(/Refused: .*token/s);
+    expect(await page.textContent(fault("holder"))).toMatch(/Rejected: .*token/s);
     await page.goto("/ops");
     expect(await page.textContent("#ops-events")).toContain("was killed");
 
@@ -58,7 +58,7 @@ inBrowser("Under stress", () => {
       const path = "/item/i1?from=here";
       await inOutage(other, async () => {
         if ((await page.goto(path))?.status() !== 503) return false;
-        expect(await page.textContent("h1")).toBe("Closed for a moment");
+        expect(await page.textContent("h1")).toBe("Temporarily unavailable");
         await page.locator(".asked").waitFor();
         expect(page.url()).toBe(`${shop.origin}${path}`);
         return true;
@@ -139,7 +139,7 @@ inBrowser("Under stress", () => {
     const [setnx, lock] = await page.locator(".headline").allTextContents();
     expect([setnx?.trim(), lock?.trim()]).toEqual(["Sold 2 times", "Sold once"]);
     expect(await page.textContent(".pauses .panel:last-child")).toMatch(
-      /Refused: the item has seen token \d{16}, and \d{16} is older/,
+      /Rejected: the item has seen token \d{16}, and \d{16} is older/,
     );
     expect(complaints).toEqual([]);
     await close();
@@ -160,13 +160,13 @@ inBrowser("Under stress", () => {
     const { page, close } = await open();
     await press(page, "cut");
     await page.locator("#bar-money .mark.bad").waitFor();
-    expect(await page.textContent("#bar-money")).toMatch(/unknown since \d+ s/);
+    expect(await page.textContent("#bar-money")).toMatch(/unknown for \d+ s/);
     await page.locator("#bar-money .mark.good").waitFor();
     await page.locator(`${fault("cut")} .mark.good`).waitFor();
     const said = (await page.textContent(fault("cut"))) ?? "";
-    expect(said).toContain("money and items are as before");
+    expect(said).toContain("Money and items are unchanged");
     // The promise is 3 s, on a machine that does nothing else.
-    expect(Number(/first answer came ([\d.]+) s/.exec(said)?.[1])).toBeLessThan(15);
+    expect(Number(/first reply came ([\d.]+) s/.exec(said)?.[1])).toBeLessThan(15);
     await close();
   });
 

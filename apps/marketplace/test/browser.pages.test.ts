@@ -171,7 +171,7 @@ inBrowser("Every page", () => {
     const sumOf = async (from: number, to: number): Promise<number> => {
       await page.goto(`/stats?from=${from}&to=${to}`);
       const text = (await page.textContent(".chart figcaption .fact >> nth=0")) ?? "";
-      return Number(/([\d,]+) in all/.exec(text)?.[1]?.replaceAll(",", ""));
+      return Number(/([\d,]+) in total/.exec(text)?.[1]?.replaceAll(",", ""));
     };
     const [start, middle] = [end - 60 * 60_000, end - 30 * 60_000];
     const whole = await sumOf(start, end);
@@ -248,7 +248,7 @@ inBrowser("Every page", () => {
     const { page, close } = await open();
     await page.goto("/faults");
     await page.keyboard.press("Tab");
-    expect(await page.evaluate("document.activeElement.textContent")).toBe("To the content");
+    expect(await page.evaluate("document.activeElement.textContent")).toBe("Skip to content");
     await page.keyboard.press("Tab");
     const outline = await page.evaluate("getComputedStyle(document.activeElement).outlineStyle");
     expect(outline).toBe("solid");

@@ -14,9 +14,9 @@ inBrowser("A visitor with a browser", () => {
     const { page, complaints, close } = here;
     await signIn(here);
     await buySomething(here, "books", button);
-    expect(await page.textContent(".notice.good")).toMatch(/^Yours: .+ for £/);
+    expect(await page.textContent(".notice.good")).toMatch(/^You bought .+ for £/);
     await page.click(".summary p a");
-    expect(await page.textContent(".seller")).toBe("This is yours.");
+    expect(await page.textContent(".seller")).toBe("You own this item.");
     expect(complaints).toEqual([]);
     await close();
   });
@@ -156,7 +156,7 @@ inBrowser("A visitor with a browser", () => {
     await page.fill("#to", "Nobody At All");
     await page.fill("#text", "Hello?");
     await page.click("text=Send");
-    expect(await page.textContent(".notice.bad")).toContain("Nobody of that name");
+    expect(await page.textContent(".notice.bad")).toContain("no such name");
     expect(complaints).toEqual([]);
     await close();
   });
@@ -169,7 +169,7 @@ inBrowser("A visitor with a browser", () => {
     await page.click(".summary p a");
     const title = await page.textContent("h1");
     await page.fill("#pounds", "12.34");
-    await page.click("text=List it optimistically");
+    await page.click("text=List optimistically");
     await page.waitForSelector(".notice.good");
     await page.goto("/");
     expect(await page.textContent(".cards .card >> nth=0")).toContain("£12.34");
@@ -224,8 +224,8 @@ inBrowser("A visitor with a browser", () => {
     expect(await page.textContent("#stale")).toBe("");
     await page.click("[data-pause]");
     await page.waitForSelector("#stale .note");
-    expect(await page.textContent("#bar-money")).toContain("not a penny more or less");
-    expect(await page.textContent("#bar-items")).toContain("each in exactly one place");
+    expect(await page.textContent("#bar-money")).toContain("exactly the starting total");
+    expect(await page.textContent("#bar-items")).toContain("each with exactly one owner");
     await close();
     await buyer.close();
   });
@@ -266,7 +266,7 @@ inBrowser("A visitor with a browser", () => {
     await page.goto("/?category=ceramics");
     await page.click(".cards .card a");
     await page.click("text=Buy with the lock");
-    expect(await page.textContent(".notice.good")).toContain("Yours: ");
+    expect(await page.textContent(".notice.good")).toContain("You bought ");
     await page.fill("#say", "When does it ship?");
     await page.click(".say button");
     expect(await page.textContent(".mine .body")).toBe("When does it ship?");
@@ -276,9 +276,9 @@ inBrowser("A visitor with a browser", () => {
     });
     await page.click(".summary p a");
     await page.fill("#pounds", "99");
-    await page.click("text=List it with the lock");
+    await page.click("text=List with the lock");
     expect(await page.textContent(".notice.good")).toContain("£99.00");
-    expect(await page.textContent(".bar")).toContain("not a penny more or less");
+    expect(await page.textContent(".bar")).toContain("exactly the starting total");
     expect(await page.locator("[data-pause]").isVisible()).toBe(false);
     await page.goto("/race?way=lock");
     await page.click(".race .start button");
@@ -286,7 +286,7 @@ inBrowser("A visitor with a browser", () => {
     await press(page, "flush");
     await eventually(async () => {
       await page.reload();
-      expect(await page.textContent(fault("flush"))).toContain("answered after");
+      expect(await page.textContent(fault("flush"))).toContain("still took only");
     });
     expect(complaints).toEqual([]);
     await close();
@@ -325,7 +325,7 @@ inBrowser("A visitor with a browser", () => {
     const step = (number: number): Promise<void> => strip.locator(`b:has-text("Step ${number} of 5")`).waitFor();
     await page.goto("/");
     expect(await strip.count()).toBe(0);
-    await page.click("text=take the tour");
+    await page.click("text=Take the two-minute tour");
     await step(1);
     // The browser focuses it after it has drawn the page.
     await eventually(async () => expect(await page.evaluate("document.activeElement.id")).toBe("q"));
@@ -367,7 +367,7 @@ inBrowser("A visitor with a browser", () => {
     await step(5);
     await strip.locator("text=Go there").click();
     await page.waitForURL("/faults");
-    await strip.locator("text=End").click();
+    await strip.locator("text=Finish:").click();
     await page.waitForURL("/about");
     expect(await strip.count()).toBe(0);
     expect(complaints).toEqual([]);

@@ -14,7 +14,7 @@ describe("The mails", () => {
   let partners: PartnersFacts;
   beforeAll(async () => {
     const ready = once(child, "message") as Promise<[{ facts: PartnersFacts }]>;
-    child.send({ kind: "begin", task: null });
+    child.send({ kind: "start", task: null });
     [{ facts: partners }] = await ready;
   });
   afterAll(() => void child.kill());

@@ -45,7 +45,7 @@ export const describeMode = (mode: "cluster" | "sentinel"): void => {
         async () => {
           const page = await visitor.get("/faults");
           const state = /<div id="fault-failover">(.*?)<\/div>/s.exec(page.body)?.[1] ?? "";
-          expect(state).toMatch(/took over\. The books answered again/);
+          expect(state).toMatch(/took over\. Redis replied again/);
           expect(state).toContain("money and items complete");
           expect(state).toContain('class="mark good"');
         },

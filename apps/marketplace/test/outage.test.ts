@@ -28,7 +28,7 @@ describe("Without Redis", () => {
       for (const path of ["/", "/item/i1", "/me", "/personas"]) {
         const reply = await visitor.get(path);
         expect([path, reply.status]).toEqual([path, 503]);
-        expect(reply.body).toContain("Closed for a moment");
+        expect(reply.body).toContain("Temporarily unavailable");
         expect(reply.body).not.toMatch(/redis|\bECONN|Error|127\.0\.0\.1/i);
       }
       expect((await visitor.post("/item/i1/buy", { csrf, way: "lock" })).status).toBe(503);
@@ -37,7 +37,7 @@ describe("Without Redis", () => {
       await node?.start();
       // It came back empty; the bar does not call that in order.
       await eventually(
-        async () => expect((await visitor.get("/")).body).toContain("gone: Redis came back without its data"),
+        async () => expect((await visitor.get("/")).body).toContain("lost: Redis restarted without its data"),
         { timeoutMs: 60_000 },
       );
     } finally {

@@ -25,7 +25,7 @@ afterAll(async () => {
 describe("The address of its Redis", () => {
   it("is said in the terminal and on the ops page, with a command that works as copied", async () => {
     const command = /another terminal: (.*)\n/.exec(shop.said.stderr)?.[1] ?? "false";
-    const address = /Its Redis: (.*)\n/.exec(shop.said.stderr)?.[1] ?? "";
+    const address = / Redis: (.*)\n/.exec(shop.said.stderr)?.[1] ?? "";
     const { stdout } = await promisify(execFile)("sh", ["-c", command], { cwd: tmpdir() });
     expect(stdout).toMatch(/^queue\s+orders$/m);
     const { body } = await new Visitor(shop.origin).get("/ops");
@@ -107,7 +107,7 @@ describe("A process that dies", () => {
     const state = async (): Promise<string> =>
       /<div id="fault-sellers">(.*?)<\/div>/s.exec((await visitor.get("/faults")).body)?.[1] ?? "";
     await eventually(async () => expect(await state()).toMatch(/class="mark/), slow);
-    expect(await state()).toContain("Three questions waited while nobody listened.");
+    expect(await state()).toContain("Three questions waited while the sellers were down.");
   });
 
   it("wire: every process finds Redis again behind the one that was started in its place", async () => {

@@ -73,7 +73,8 @@ export const whenOpen = async ({ process: child, said }: ReturnType<typeof spawn
     said,
     isComplete: async () => {
       const signal = AbortSignal.timeout(atWorkMs);
-      while (!said.stderr.includes("are at work") && child.stderr) await once(child.stderr, "data", { signal });
+      while (!said.stderr.includes("all processes are running") && child.stderr)
+        await once(child.stderr, "data", { signal });
     },
     stop: async (signal = "SIGTERM") => {
       const ended = child.exitCode === null ? once(child, "close") : Promise.resolve([child.exitCode]);

@@ -90,19 +90,17 @@ describe("The program", () => {
     expect(folders()).toEqual([]);
     expect(shop.said.stdout).toBe(`Bazaar is open: ${shop.origin}\n`);
     // Progress, where to look first and how to stop it; nothing else.
-    expect(shop.said.stderr).toMatch(
-      /Look first at .*\/about .*\n {2}Ctrl-C ends the shop and every process of it\.\n/,
-    );
+    expect(shop.said.stderr).toMatch(/Start with .*\/about .*\n {2}Ctrl-C stops the shop and all its processes\.\n/);
     expect(shop.said.stderr.split("\n").filter((line) => line !== "" && !/^ {2}/.test(line))).toEqual([]);
   });
 
   it.each([
-    [["--port", "x"], /--port takes a number/],
-    [["--log-days", "31"], /--log-days takes a number from 0 to 30/],
+    [["--port", "x"], /--port must be a number/],
+    [["--log-days", "31"], /--log-days must be a number from 0 to 30/],
     [["--nonsense"], /Unknown option/],
-    [["--mode", "quorum"], /--mode takes single, cluster or sentinel/],
-    [["--prefix", "a b"], /--prefix takes/],
-    [["--smoke", "--redis", "redis://127.0.0.1:1"], /leave out --redis/],
+    [["--mode", "quorum"], /--mode must be single, cluster or sentinel/],
+    [["--prefix", "a b"], /--prefix must be/],
+    [["--smoke", "--redis", "redis://127.0.0.1:1"], /omit --redis/],
   ])("explains %j and exits 2", async (args, words) => {
     const { process: child, said } = spawnShop(...args);
     const [code] = (await once(child, "close")) as [number | null];
@@ -113,11 +111,11 @@ describe("The program", () => {
 
   it("says so when a port is taken, and ends by itself with 1 and one line when its Redis is gone", async () => {
     const shop = await openBesidePort3000();
-    expect(shop.said.stderr).toMatch(/^ {2}Port 3000 is taken by another program; --port chooses$/m);
+    expect(shop.said.stderr).toMatch(/^ {2}Port 3000 is in use\. To choose a port, pass --port$/m);
     const { process: child, said } = spawnShop("--port", new URL(shop.origin).port);
     const [code] = (await once(child, "close")) as [number | null];
     expect(code).toBe(1);
-    expect(said.stderr).toMatch(/^Port \d+ is taken; choose another with --port$/m);
+    expect(said.stderr).toMatch(/^Port \d+ is in use\. Pass another with --port$/m);
     const ended = once(shop.process, "close");
     // Only Linux tells which process is its Redis.
     const [redis] = family(shop.process.pid ?? 0).filter((pid) => /redis|valkey/.test(programOf(pid)));
@@ -127,6 +125,6 @@ describe("The program", () => {
     }
     process.kill(redis, "SIGKILL");
     expect((await ended)[0]).toBe(1);
-    expect(shop.said.stderr).toMatch(/^Redis is gone: .*$/m);
+    expect(shop.said.stderr).toMatch(/^Redis stopped: .*$/m);
   });
 });

@@ -35,8 +35,8 @@ describe("A visitor", () => {
       const fields = Object.fromEntries(names.map((name) => [name, field(page.body, name)]));
       const bought = await visitor.post(`/item/${id}/buy`, { ...fields, way });
       expect([bought.status, bought.location]).toEqual([303, expect.stringMatching(/^\/order\/(\w{4}-){3}\w{4}$/)]);
-      expect((await visitor.get(bought.location ?? "")).body).toContain("Yours: ");
-      expect((await visitor.get(bought.location ?? "")).body).not.toContain("Yours: ");
+      expect((await visitor.get(bought.location ?? "")).body).toContain("You bought ");
+      expect((await visitor.get(bought.location ?? "")).body).not.toContain("You bought ");
       expect((await visitor.get("/me")).body).toContain(`/item/${id}`);
       expect((await visitor.get("/")).body).toMatch(/Just sold[^]*sold in the last hour[^]*\/item\//);
       // The form again, as by the back button: one purchase.

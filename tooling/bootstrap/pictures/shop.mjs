@@ -27,7 +27,10 @@ export async function screenshots(env, executablePath) {
   const { stdout, stderr } = shop;
   if (stdout === null || stderr === null) throw new Error("The shop has no output");
   try {
-    const [[, origin]] = await Promise.all([said(shop, stdout, /(http:\/\/\S+)/), said(shop, stderr, /are at work/)]);
+    const [[, origin]] = await Promise.all([
+      said(shop, stdout, /(http:\/\/\S+)/),
+      said(shop, stderr, /all processes are running/),
+    ]);
     const { chromium } = createRequire(join(root, "apps/marketplace/package.json"))("playwright-core");
     const browser = await chromium.launch({ executablePath, args: ["--disable-dev-shm-usage"] });
     try {

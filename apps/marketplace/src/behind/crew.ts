@@ -161,7 +161,7 @@ export class Crew {
           clearTimeout(limit);
           member.state = "running";
           member.facts ??= message.facts;
-          if (member.restarts > 0) this.note(`${member.name} is back as pid ${child.pid ?? 0}`);
+          if (member.restarts > 0) this.note(`${member.name} restarted as pid ${child.pid ?? 0}`);
           resolve(message.facts);
         } else if (message.kind === "status") member.status = message.status;
         else {
@@ -174,16 +174,16 @@ export class Crew {
         clearTimeout(limit);
         member.state = "gone";
         member.since = Date.now();
-        for (const { reject: giveUp } of member.calls.values()) giveUp(new Error(`${member.name} ended`));
+        for (const { reject: giveUp } of member.calls.values()) giveUp(new Error(`${member.name} stopped`));
         member.calls.clear();
         if (this.#isStopping) return;
-        if (signal === null) this.note(`${member.name} ended with ${code}`);
+        if (signal === null) this.note(`${member.name} exited with ${code}`);
         member.restarts++;
         member.timer = setTimeout(() => void this.#start(member).catch(() => undefined), member.restartAfterMs);
         member.restartAfterMs = restartMs;
-        reject(new Error(`${member.name} ended at its start (${signal ?? `code ${code}`})`));
+        reject(new Error(`${member.name} exited at startup (${signal ?? `code ${code}`})`));
       });
-      child.send({ kind: "begin", task: member.task, before: member.facts } satisfies ToChild, () => undefined);
+      child.send({ kind: "start", task: member.task, before: member.facts } satisfies ToChild, () => undefined);
     });
   }
 }

@@ -121,7 +121,7 @@ export class Faults {
   #worker(): Fault {
     return {
       title: "Kill a worker",
-      promise: "A job is done though its worker dies in the middle of it, and its effect happens once.",
+      promise: "If a worker dies during a job, another worker finishes the job, and its effect happens once.",
       healsMs: 15_000,
       run: async () => {
         const { shop, crew, partners } = this.#deps;
@@ -143,13 +143,13 @@ export class Faults {
           const found = text === null ? null : (JSON.parse(text) as { job: string; worker: string; crashes: number });
           return found?.job === job ? found : null;
         });
-        if (!result) return { isGood: false, text: `${hit.name} was killed, and nobody finished its job.` };
+        if (!result) return { isGood: false, text: `${hit.name} was killed, and no worker finished its job.` };
         const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
         const reply = await fetch(`${partners.origin}/charged?of=${encodeURIComponent(`stocktake ${job}`)}`);
         const { tries, made } = (await reply.json()) as { tries: number; made: number };
         return {
           isGood: result.crashes === 1 && made === 1,
-          text: `${hit.name} (pid ${pid}) was killed in the middle of a stocktake, which had been paid for. ${result.worker} finished it ${seconds} s later, after ${result.crashes} crash. Its payment was asked for ${tries} times by the same id, and made ${made === 1 ? "once" : `${made} times`}.`,
+          text: `${hit.name} (pid ${pid}) was killed during a stocktake that was already paid for. ${result.worker} finished it ${seconds} s later, after ${result.crashes} crash. The payment was requested ${tries} times with the same id, and made ${made === 1 ? "once" : `${made} times`}.`,
         };
       },
     };
@@ -158,7 +158,7 @@ export class Faults {
   #holder(): Fault {
     return {
       title: "Pause a lock holder",
-      promise: "A buyer that sleeps past its lease writes nothing: the fencing token refuses it.",
+      promise: "A buyer whose lease has expired cannot write: the fencing token rejects it.",
       healsMs: 8_000,
       run: async () => {
         const { shop } = this.#deps;
@@ -174,7 +174,7 @@ export class Faults {
   #cut(wire: string): Fault {
     return {
       title: "Cut Redis off for 5 seconds",
-      promise: "Pages say so calmly, nothing is lost, and all goes on when the wire is mended.",
+      promise: "Pages show a clear message, no data is lost, and everything continues when the connection is back.",
       healsMs: aimMs + cutMs + 6_000,
       run: async () => {
         const { crew, shop } = this.#deps;
@@ -186,12 +186,12 @@ export class Faults {
         await crew.call(wire, { latencyMs: 0, isCut: false } satisfies WireCall);
         const startedAt = performance.now();
         const after = await until(() => shop.auditor.fresh());
-        if (!after) return { isGood: false, text: "Redis did not answer after the wire was mended." };
+        if (!after) return { isGood: false, text: "Redis did not reply after the connection was restored." };
         const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
         const isGood = after.money === before.openingMoney && after.items === before.items && after.itemsTwice === 0;
         return {
           isGood,
-          text: `Every process lost Redis for 5 s. The first answer came ${seconds} s after the wire was mended; money and items are as before.`,
+          text: `Every process lost Redis for 5 s. The first reply came ${seconds} s after the connection was restored. Money and items are unchanged.`,
         };
       },
     };
@@ -199,8 +199,8 @@ export class Faults {
 
   #slow(wire: string): Fault {
     return {
-      title: "Make the wire 300 ms slow",
-      promise: "Everything takes longer, and nothing fails.",
+      title: "Slow the network by 300 ms",
+      promise: "Everything takes longer, but nothing fails.",
       healsMs: slowMs + 1_000,
       run: async () => {
         const { crew, shop } = this.#deps;
@@ -211,7 +211,7 @@ export class Faults {
           const [pingMs] = await Promise.all([ping, sleep(slowMs)]);
           return {
             isGood: true,
-            text: `A PING took ${pingMs.toFixed(0)} ms for twelve seconds. A sale is a few round trips, whatever the wire.`,
+            text: `For twelve seconds, a PING took ${pingMs.toFixed(0)} ms. A sale needs only a few round trips.`,
           };
         } finally {
           await crew.call(wire, { latencyMs: 0, isCut: false } satisfies WireCall);
@@ -222,8 +222,8 @@ export class Faults {
 
   #flush(): Fault {
     return {
-      title: "Forget all scripts",
-      promise: "SCRIPT FLUSH is not noticed: the client sends a script again that the server no longer has.",
+      title: "Flush all scripts",
+      promise: "SCRIPT FLUSH has no visible effect: the client resends a script that the server no longer has.",
       healsMs: 3_000,
       run: async () => {
         const { redis, auditor } = this.#deps.shop;
@@ -233,7 +233,7 @@ export class Faults {
         const ms = (performance.now() - startedAt).toFixed(1);
         return {
           isGood: true,
-          text: `The server forgot every script. The next one answered after ${ms} ms all the same.`,
+          text: `The server lost every script. The next script call still took only ${ms} ms.`,
         };
       },
     };
@@ -241,8 +241,8 @@ export class Faults {
 
   #sellers(): Fault {
     return {
-      title: "Kill the sellers' program",
-      promise: "Messages wait for an absent reader, and are answered in order afterwards.",
+      title: "Kill the sellers' process",
+      promise: "Messages wait for an absent reader. When the reader is back, it answers them in order.",
       healsMs: 16_000,
       run: async () => {
         const { crew, shop } = this.#deps;
@@ -264,7 +264,7 @@ export class Faults {
         const orderly = answers.every(({ body }, at) => inOrder[at]?.test(body) === true);
         return {
           isGood: orderly && answers.length === questions.length,
-          text: `Three questions waited while nobody listened. Each was answered once: “${answers.map(({ body }) => body).join("” “")}”`,
+          text: `Three questions waited while the sellers were down. Each was answered once: “${answers.map(({ body }) => body).join("” “")}”`,
         };
       },
     };
@@ -273,7 +273,7 @@ export class Faults {
   #flood(): Fault {
     return {
       title: "Let a seller flood a chat",
-      promise: "Other chats notice nothing, and the flooded chat keeps only as much as it may.",
+      promise: "Other chats are not affected, and the flooded chat stays within its limit.",
       healsMs: 10_000,
       run: async () => {
         const { chat } = this.#deps.shop;
@@ -289,7 +289,7 @@ export class Faults {
         const flood = Promise.all(Array.from({ length: floodAtOnce }, (_, at) => one(at)));
         const startedAt = performance.now();
         const heard = chat
-          .send(quiet, { from: "u851", body: "Can you hear me?" })
+          .send(quiet, { from: "u851", body: "Are you there?" })
           .then(() => performance.now() - startedAt);
         // Awaited together: when Redis is cut off, either can reject first.
         const [ms] = await Promise.all([heard, flood]);
@@ -297,7 +297,7 @@ export class Faults {
         await Promise.all([chat.delete(loud), chat.delete(quiet)]);
         return {
           isGood: messages < floodMessages,
-          text: `While ${floodMessages.toLocaleString("en-GB")} messages went into one chat, one in another took ${ms.toFixed(0)} ms. Of the flood about ${kept} are kept.`,
+          text: `While one chat received ${floodMessages.toLocaleString("en-GB")} messages, a message in another chat took ${ms.toFixed(0)} ms. The flooded chat kept about ${kept}.`,
         };
       },
     };
@@ -305,8 +305,8 @@ export class Faults {
 
   #poison(): Fault {
     return {
-      title: "Add a poisonous job",
-      promise: "A job that always fails is tried five times, then kept as a dead letter for an operator.",
+      title: "Add a poison job",
+      promise: "A job that always fails gets five attempts. Then it becomes a dead letter for an operator.",
       healsMs: 15_000,
       run: async () => {
         const { queue } = this.#deps.shop;
@@ -317,7 +317,7 @@ export class Faults {
         if (!letter) return { isGood: false, text: "The job did not become a dead letter." };
         return {
           isGood: letter.attempts === 5,
-          text: `It failed ${letter.attempts} times: “${letter.error?.message ?? ""}”. It lies on the ops page now. The printer has been mended since: press Retry there.`,
+          text: `It failed ${letter.attempts} times: “${letter.error?.message ?? ""}”. It is now on the ops page. The printer is repaired: press Retry there.`,
         };
       },
     };
@@ -336,20 +336,21 @@ export class Faults {
         const { value, outcome } = await durable(redis, { key: ledger, replicas: 1, timeoutMs: confirmMs }, (scope) =>
           scope.call("XREVRANGE", ledger, "+", "-", "COUNT", 1),
         );
-        if (outcome !== "safe") return { isGood: false, text: "No replica was there in time, so the master lives on." };
+        if (outcome !== "safe")
+          return { isGood: false, text: "No replica was ready in time, so the master was not killed." };
         const [newest] = (value as [string][]).map(([id]) => id);
         const startedAt = performance.now();
         const what = await failover.run();
         const after = await until(() => auditor.fresh(), 40_000);
         const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
-        if (!after) return { isGood: false, text: `${what} The books did not answer again.` };
+        if (!after) return { isGood: false, text: `${what} Redis did not reply again.` };
         // Counting is not enough: newer sales would hide a lost one.
         const kept = newest === undefined ? [newest] : await until(() => redis.xrange(ledger, newest, newest));
-        if (kept?.length !== 1) return { isGood: false, text: `${what} Sales that were confirmed before are missing.` };
+        if (kept?.length !== 1) return { isGood: false, text: `${what} Confirmed sales are missing.` };
         const isGood = after.money === after.openingMoney && after.items === after.openingItems;
         return {
           isGood,
-          text: `${what} The books answered again after ${seconds} s: ${before} sales before, ${after.sales} now, money and items ${isGood ? "complete" : "NOT complete"}.`,
+          text: `${what} Redis replied again after ${seconds} s: ${before} sales before, ${after.sales} now, money and items ${isGood ? "complete" : "NOT complete"}.`,
         };
       },
     };

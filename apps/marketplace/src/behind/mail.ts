@@ -17,7 +17,7 @@ export const sendMail = async (
   { id, to, subject, text }: OutgoingMail,
   signal: AbortSignal,
 ): Promise<void> => {
-  if (!isPlain(to) || !isPlain(subject)) throw new TypeError("A line break in the head of a mail");
+  if (!isPlain(to) || !isPlain(subject)) throw new TypeError("A line break in a mail header");
   const socket = connect(port, "127.0.0.1");
   const abort = (): unknown => socket.destroy(signal.reason as Error);
   signal.addEventListener("abort", abort, { once: true });

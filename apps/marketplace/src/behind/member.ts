@@ -8,7 +8,7 @@ export type FromChild =
 
 /** Messages of the web process to a process. */
 export type ToChild =
-  | { readonly kind: "begin"; readonly task: unknown; readonly before: unknown }
+  | { readonly kind: "start"; readonly task: unknown; readonly before: unknown }
   | { readonly kind: "call"; readonly call: number; readonly what: unknown }
   | { readonly kind: "stop" };
 
@@ -48,7 +48,7 @@ export const serveMember = <Task, Facts = unknown>(
     }, reportMs).unref();
   };
   process.on("message", (message: ToChild) => {
-    if (message.kind === "begin")
+    if (message.kind === "start")
       void begin(message.task as Task, report, message.before as Facts | undefined).then(
         (ready) => {
           duty = ready;

@@ -82,7 +82,7 @@ class Partners {
   async charge(order: string): Promise<{ status: number; text: string }> {
     if (this.#atOnce >= paymentPermits) {
       this.#refused++;
-      return { status: 429, text: "five payments are under way" };
+      return { status: 429, text: "five payments are running" };
     }
     this.#atOnce++;
     this.#peak = Math.max(this.#peak, this.#atOnce);
@@ -95,9 +95,9 @@ class Partners {
       await sleep(250 + (dice % 750));
       if (charge.isMade) {
         this.#repeats++;
-        return { status: 200, text: "charged before" };
+        return { status: 200, text: "already charged" };
       }
-      if (dice % 8 === 0 && charge.tries === 1) return { status: 502, text: "the card network did not answer" };
+      if (dice % 8 === 0 && charge.tries === 1) return { status: 502, text: "the card network did not reply" };
       charge.isMade = true;
       this.#made++;
       return { status: 200, text: "charged" };

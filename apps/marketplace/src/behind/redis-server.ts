@@ -38,7 +38,7 @@ export const findProgram = (...names: readonly string[]): string | undefined => 
 const findServer = (): string => {
   const found = process.env["REDIS_SERVER_BIN"] || findProgram("redis-server", "valkey-server");
   if (found) return found;
-  throw new Error("No Redis server found: set REDIS_SERVER_BIN, or put redis-server or valkey-server on PATH");
+  throw new Error("No Redis server found. Set REDIS_SERVER_BIN, or put redis-server or valkey-server on PATH");
 };
 
 /** A port that is free now. Another program may still take it before the server does. */
@@ -48,7 +48,7 @@ const freePort = async (): Promise<number> => {
   const address = server.address();
   server.close();
   await once(server, "close");
-  if (address === null || typeof address === "string") throw new Error("the system gave no port");
+  if (address === null || typeof address === "string") throw new Error("the system assigned no port");
   return address.port;
 };
 
@@ -85,7 +85,7 @@ const startOnce = async (file: string, home: string): Promise<PrivateRedis | str
   const ended = new Promise<string>((resolve) => {
     child.once("error", (error) => resolve(error.message));
     child.once("exit", (code, signal) =>
-      resolve(`it ended (${signal ?? `code ${code}`}): ${log.trim().split("\n").at(-1) ?? ""}`),
+      resolve(`it exited (${signal ?? `code ${code}`}): ${log.trim().split("\n").at(-1) ?? ""}`),
     );
   });
   // Removes the server and its folder even if this process exits without calling `stop`.
@@ -101,7 +101,7 @@ const startOnce = async (file: string, home: string): Promise<PrivateRedis | str
     if (await answers(port, folder)) {
       let isStopping = false;
       const lost = ended.then((why) =>
-        isStopping ? new Promise<never>(() => undefined) : Promise.reject(new Error(`Redis is gone: ${why}`)),
+        isStopping ? new Promise<never>(() => undefined) : Promise.reject(new Error(`Redis stopped: ${why}`)),
       );
       const stop = async (): Promise<void> => {
         isStopping = true;
@@ -118,7 +118,7 @@ const startOnce = async (file: string, home: string): Promise<PrivateRedis | str
   }
   process.off("exit", remove);
   remove();
-  return await Promise.race([ended, sleep(500, "it does not answer")]);
+  return await Promise.race([ended, sleep(500, "it does not reply")]);
 };
 
 /**
@@ -135,5 +135,5 @@ export const startRedis = async (home: string): Promise<PrivateRedis> => {
     why = started;
     if (!/in use|bind/i.test(why)) break;
   }
-  throw new Error(`${file} does not start: ${why}`);
+  throw new Error(`${file} did not start: ${why}`);
 };

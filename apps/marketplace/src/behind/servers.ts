@@ -47,7 +47,7 @@ export const startBehind = async (mode: Mode, home: string): Promise<Servers> =>
       setTimeout(() => void old.start().catch(() => undefined), backMs).unref();
       return next
         ? `The master at port ${old.port} was killed; the replica at port ${next.port} took over.`
-        : `The master at port ${old.port} was killed, and nobody took over.`;
+        : `The master at port ${old.port} was killed, but no replica took over.`;
     },
   };
   return { url: servers.url, port: null, failover, lost: null, stop: () => servers.stop() };

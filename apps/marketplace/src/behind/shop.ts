@@ -185,7 +185,7 @@ export class Shop {
         if (!isAway(error)) throw error;
         if (performance.now() > until) {
           const cause = error instanceof Error ? error.message : String(error);
-          throw new Error(`Redis answers too slowly for the shop to open within ${openingMs / 1_000} s: ${cause}`, {
+          throw new Error(`Redis is too slow: the shop did not open within ${openingMs / 1_000} s: ${cause}`, {
             cause: error,
           });
         }
@@ -197,20 +197,20 @@ export class Shop {
     const { users, items } = this.world;
     // A second attempt finds the market open. It must not reset `isNew`.
     if ((await openMarket(this.redis, this.market.keys, this.world)) === "opened") this.isNew = true;
-    onProgress(`${items.length} things and ${users.length} people are in the books`);
+    onProgress(`${items.length} items and ${users.length} people are stored`);
     await this.search.open();
-    onProgress("names can be searched");
+    onProgress("search index is built");
     const known = await this.geo.info().catch(() => null);
     if (!known)
       await importGeoIp(this.redis, geoDatabase, countryBlocks(), {
         prefix: this.place.prefix,
-        attribution: "synthetic geography: reserved addresses, made up for this shop",
+        attribution: "synthetic geography: reserved addresses with invented countries",
       });
     if (this.isNew && !this.#hasHistory) {
       // Set before the write: after a failure, missing history is better than history counted twice.
       this.#hasHistory = true;
       await seedHistory(this.stats, Date.now());
-      onProgress("ninety days of sales are counted");
+      onProgress("90 days of sales are counted");
     }
   }
 

@@ -82,7 +82,7 @@ serveMember(async ({ origin, pass, users }: TrafficTask, report) => {
     }
     const last = await go("/me");
     // An offer may have been accepted since the last visit.
-    const owned = /Yours, not for sale.*?href="(\/item\/[\w.-]+)".*?Looked at last/s.exec(last.body)?.[1];
+    const owned = /Your items, not for sale.*?href="(\/item\/[\w.-]+)".*?Recently viewed/s.exec(last.body)?.[1];
     if (owned !== undefined) await sell(owned, chance.between(1_000, 20_000));
     await go("/logout", { csrf: field(last.body, "csrf") });
   };

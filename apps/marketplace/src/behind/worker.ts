@@ -102,7 +102,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
         await orders.step(order.id, {
           ...step,
           what: "taken",
-          ...(taken.crashes > 0 ? { note: "its worker died" } : {}),
+          ...(taken.crashes > 0 ? { note: "the worker died" } : {}),
         });
         const note = await work(order, taken as Job);
         // Two workers do the job if the lease of one ends while it runs. Only the first records it.
@@ -136,13 +136,13 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
       }),
       receipt: ofOrder("receipt", async (order, { id, signal }) => {
         const buyer = (await redis.hget(keys.user(order.buyer), "name")) ?? order.buyer;
-        const text = `Dear ${buyer},\n\nyou bought: ${order.title}\nfor ${money(order.price)}, order ${order.id}.\n\nBazaar`;
+        const text = `Dear ${buyer},\n\nThank you for your order ${order.id}: ${order.title}, ${money(order.price)}.\n\nBazaar`;
         const to = `${order.buyer}@bazaar.example`;
         await sendMail(partners.smtpPort, { id, to, subject: `Receipt for order ${order.id}`, text }, signal);
         return `mail to ${to}`;
       }),
       review: ofOrder("review", async (order, { id, signal }) => {
-        const text = `How do you like it: ${order.title}?\n\nBazaar`;
+        const text = `How do you like your ${order.title}?\n\nBazaar`;
         const to = `${order.buyer}@bazaar.example`;
         await sendMail(partners.smtpPort, { id, to, subject: `How was order ${order.id}?`, text }, signal);
         return `mail to ${to}`;

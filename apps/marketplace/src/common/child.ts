@@ -29,7 +29,7 @@ export const runChild = <Answer>(name: string, task: unknown, timeoutMs: number)
       clearTimeout(timer);
       running.delete(child);
       if (answer) resolve(answer.value);
-      else reject(new Error(`${name} ended without an answer (${signal ?? `code ${code}`})`));
+      else reject(new Error(`${name} exited without a result (${signal ?? `code ${code}`})`));
     });
     child.send(task as object, (error) => {
       if (error) child.kill("SIGKILL");

@@ -118,14 +118,14 @@ export const shopStats = (redis: Connection, prefix: string): ShopStats => {
   return {
     stats,
     sales: stats.counter("shop_sales_total", { help: "Items sold", precisions }),
-    views: stats.counter("shop_views_total", { help: "Pages shown", precisions }),
+    views: stats.counter("shop_views_total", { help: "Page views", precisions }),
     requests: stats.distribution("shop_request_ms", {
-      help: "Time to answer a request",
+      help: "Response time",
       labelNames: ["route"],
       slowest: 10,
       windows,
     }),
-    jobs: stats.counter("shop_jobs_total", { help: "Jobs that ended", labelNames: ["job", "outcome"] }),
-    jobMs: stats.distribution("shop_job_ms", { help: "Time a job took", labelNames: ["job"], windows }),
+    jobs: stats.counter("shop_jobs_total", { help: "Completed jobs", labelNames: ["job", "outcome"] }),
+    jobMs: stats.distribution("shop_job_ms", { help: "Job duration", labelNames: ["job"], windows }),
   };
 };

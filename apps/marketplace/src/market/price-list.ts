@@ -90,7 +90,7 @@ export class PriceList {
             { ...line, fencingToken, lifeMs },
             { signal },
           );
-          if (!isWritten) throw new Error("A later re-pricing has begun");
+          if (!isWritten) throw new Error("A later price change has started");
         }
         return { edition, waitedMs };
       },

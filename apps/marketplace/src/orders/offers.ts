@@ -94,7 +94,7 @@ export class Offers {
     const outcome = await market.buy("lock", purchase, seller);
     if (outcome.kind === "sold") {
       const sale = { ...purchase, seller, at: Date.now() };
-      const words = `Agreed: ${item.title} is yours for ${money(price)}, order ${orderId(sale)}.`;
+      const words = `Agreed: you get ${item.title} for ${money(price)}, order ${orderId(sale)}.`;
       // The sale stands, whatever happens now. If placing its order fails, a worker places it.
       await orders.place(sale).catch(nothing);
       await this.#say(item, { buyer, price }, "yes", words).catch(nothing);

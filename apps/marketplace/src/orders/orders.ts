@@ -106,7 +106,11 @@ export class Orders {
 
     const name = orderChat(id);
     await chat.create(name, { members: [buyer, seller, support], retain: { count: chatKept, ageMs: weekMs } });
-    await chat.send(name, { from: support, body: `Order ${id}: ${title}. Questions go here.`, clientId: "opened" });
+    await chat.send(name, {
+      from: support,
+      body: `Order ${id}: ${title}. Ask your questions here.`,
+      clientId: "opened",
+    });
 
     // The jobs come last. If the process dies before, `placed` is not set, and the order is placed again.
     for (const job of jobsOfOrder)

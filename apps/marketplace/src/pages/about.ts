@@ -15,7 +15,7 @@ export const screenFacts = ({ packages, keys, file, code }: Screen, note = ""): 
     </figure>`;
 
 export const aboutPage = (screens: readonly Screen[]): Html =>
-  html`${intro("What am I looking at?", "A demo of kit, a set of Redis packages for Node: a shop that uses every one of them. Nothing is staged. Purchases are real scripts, workers are real processes, and the bar at the foot counts money and items in Redis. Five steps show it in two minutes; below them is the code of each screen.")}
+  html`${intro("What am I looking at?", "This shop is a demo of kit, a set of Redis packages for Node.js. It uses all of them. Purchases run real scripts, workers are real processes, and the bar at the bottom counts money and items in Redis. The tour takes two minutes. Below it is the code behind each page.")}
   ${tourList()}
   ${screens.map((screen) => {
     const { path, name, what } = screen;

@@ -13,10 +13,10 @@ export interface ChatView {
 
 /** The messages, oldest first. The reader's own last one shows which members have seen it; support is a program. */
 export const chatLines = ({ messages, positions, me, nameOf }: ChatView): Html => {
-  if (messages.length === 0) return html`<p class="empty">Nothing said yet.</p>`;
+  if (messages.length === 0) return html`<p class="empty">No messages yet.</p>`;
   const lastOfMine = messages.findLast(({ from }) => from === me)?.seq;
   const isCut = (messages[0]?.seq ?? 1) > 1;
-  return html`${isCut ? html`<p class="hint">Only the newest ${messages.length} messages are shown.</p>` : ""}
+  return html`${isCut ? html`<p class="hint">Showing the newest ${messages.length} messages.</p>` : ""}
     <ol class="lines">
       ${messages.map(({ seq, from, body, at }) => {
         const seenBy = positions

@@ -5,9 +5,9 @@ import { clock, guestNote, intro, postForm } from "./parts.js";
 
 const state = ({ isRunning, secondsLeft, outcome }: FaultView): Html =>
   isRunning
-    ? html`<p class="fault-state"><span class="chip held">under way</span> healed within ${secondsLeft} s</p>`
+    ? html`<p class="fault-state"><span class="chip held">running</span> recovers within ${secondsLeft} s</p>`
     : outcome === null
-      ? html`<p class="fault-state fact">Not tried yet.</p>`
+      ? html`<p class="fault-state fact">Not run yet.</p>`
       : html`<p class="fault-state">${mark(outcome.isGood)} <span>${clock(outcome.at)} ${outcome.text}</span></p>`;
 
 /** The state of each fault. */
@@ -23,10 +23,10 @@ const faultItem = (fault: FaultView, csrf: string): Html =>
   </li>`;
 
 export const faultsPage = (faults: readonly FaultView[], csrf: string): Html =>
-  html`${intro("Break something", "Each button does real harm to a running process, and says which promise that puts to the test. Everything heals by itself. The bar at the foot of the page keeps counting money and items meanwhile.")}
+  html`${intro("Break something", "Each button breaks a running process and tests one promise. Everything recovers automatically. Meanwhile, the bar at the bottom keeps counting money and items.")}
   ${
     faults.length === 0
-      ? guestNote("Switched off")
+      ? guestNote("Faults are disabled")
       : html`<ul class="faults">
           ${faults.map((fault) => faultItem(fault, csrf))}
         </ul>`

@@ -36,8 +36,8 @@ const buyForm = ({ item, csrf, request, hasReplicas }: ItemView, price: number):
       ${
         hasReplicas
           ? html`<label class="tick"
-              ><input type="checkbox" name="durable" value="1" checked /> wait until a replica has the sale (with the
-              lock)</label
+              ><input type="checkbox" name="durable" value="1" checked /> wait until a replica has the sale (lock
+              only)</label
             >`
           : ""
       }`,
@@ -49,9 +49,7 @@ const holdForm = ({ item, csrf }: ItemView): Html =>
     `/item/${item.id}/hold`,
     { csrf },
     html`<button class="quiet">Hold its lock for 8 seconds</button>
-      <span class="hint"
-        >Then buy it in another window: that purchase waits, and goes through when the lock is free.</span
-      >`,
+      <span class="hint">Then buy it in another window. That purchase waits until the lock is free.</span>`,
     "hold",
   );
 
@@ -79,7 +77,7 @@ const offerForm = ({ item, csrf }: ItemView, price: number): Html =>
   );
 
 const listForm = ({ item, csrf, request }: ItemView): Html => {
-  const verb = item.listing ? "Change it" : "List it";
+  const verb = item.listing ? "Change" : "List";
   return postForm(
     `/item/${item.id}/list`,
     { csrf, request, revision: item.revision },
@@ -96,7 +94,7 @@ const listForm = ({ item, csrf, request }: ItemView): Html => {
 const action = (view: ItemView): Html => {
   const { item, user, isOwner } = view;
   if (isOwner) return listForm(view);
-  if (!item.listing) return html`<p class="aside">Not for sale. Its owner keeps it for now.</p>`;
+  if (!item.listing) return html`<p class="aside">Not for sale.</p>`;
   if (!user) return html`<p><a class="button primary" href="/personas">Choose a persona to buy</a></p>`;
   return buyForm(view, item.listing.price);
 };
@@ -115,7 +113,7 @@ const decisions = ({ item, offers, csrf }: ItemView): Html =>
         `/item/${item.id}/accept`,
         { csrf, price, revision: item.revision },
         html`<button name="buyer" value="${buyer}" class="button">
-          Accept ${money(price)} of <bdi>${name}</bdi>
+          Accept ${money(price)} from <bdi>${name}</bdi>
         </button>`,
       ),
     )}
@@ -129,14 +127,14 @@ const offerPanel = (view: ItemView): Html => {
     ? offers.length === 0
       ? html`<p class="empty">None yet.</p>`
       : decisions(view)
-    : html`${user ? offerForm(view, item.listing.price) : html`<p class="hint">Buyers may offer less than the price.</p>`}
+    : html`${user ? offerForm(view, item.listing.price) : html`<p class="hint">Buyers can offer less than the price.</p>`}
         <div id="offers">${offerList(offers)}</div>`;
   return panel("Offers", body, "", "offers-title");
 };
 
 const owner = ({ item, seller, isOwner }: ItemView): Html => {
-  if (isOwner) return html`<p class="seller">${item.listing ? "You offer this." : "This is yours."}</p>`;
-  return seller ? html`<p class="seller">Offered by <b dir="auto">${seller.name}</b></p>` : html``;
+  if (isOwner) return html`<p class="seller">${item.listing ? "You are selling this item." : "You own this item."}</p>`;
+  return seller ? html`<p class="seller">Sold by <b dir="auto">${seller.name}</b></p>` : html``;
 };
 
 export const itemPage = (view: ItemView): Html => {
@@ -145,7 +143,7 @@ export const itemPage = (view: ItemView): Html => {
     <div class="picture">
       <img
         src="/pictures/${item.id}.svg"
-        alt="A drawing: ${categoryName(item.category).toLowerCase()}"
+        alt="Drawing: ${categoryName(item.category).toLowerCase()}"
         width="400"
         height="300"
       />
@@ -161,7 +159,7 @@ export const itemPage = (view: ItemView): Html => {
       <div id="stale" class="stale"></div>
       ${action(view)}
       ${panel(
-        "The lock of this item, live",
+        "Lock of this item, live",
         html`<div id="lock" class="lock">${lockPanel(lock)}</div>
           ${user && item.listing && !isOwner ? holdForm(view) : ""}`,
         "",
@@ -170,17 +168,17 @@ export const itemPage = (view: ItemView): Html => {
       ${offerPanel(view)}
     </div>
     ${panel(
-      "Two ways, one item",
+      "Two ways to buy",
       html`<p>
-          <b>With the lock</b>, a sale takes the locks of item, buyer and seller, all of them or none, and buyers wait
-          in order of arrival. The write carries the fencing token of the item's lease. The item refuses a token older
-          than the newest it has seen, so a buyer that slept past its lease comes too late.
+          <b>With the lock</b>, a sale acquires the locks of item, buyer and seller together, or none of them. Buyers
+          wait in order of arrival. The write carries the fencing token of the item's lease. The item rejects older
+          tokens, so a buyer whose lease has expired cannot write.
         </p>
         <p>
-          <b>Optimistically</b>, nobody waits. Redis watches the data that the decision depends on. If they change, the
-          buyer decides again.
+          <b>Optimistically</b>, no buyer waits. Redis watches the data that the decision depends on. If the data
+          changes, the buyer tries again.
         </p>
-        <p>Both check item, price, money and revision at the instant of the write. Mix them as you like.</p>`,
+        <p>Both check item, price, money and revision during the write, so you can mix them.</p>`,
       "",
       "ways-title",
     )}

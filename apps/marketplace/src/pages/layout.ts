@@ -70,7 +70,7 @@ const groups: readonly { readonly name: string; readonly links: readonly Link[] 
     ],
   },
   {
-    name: "Behind it",
+    name: "Inside",
     links: [
       { href: "/ops", name: "Ops" },
       { href: "/logs", name: "Logs" },
@@ -113,11 +113,11 @@ const nav = (path: string, unread: number): Html[] =>
 
 const visitor = ({ user, csrf }: Frame): Html =>
   user
-    ? html`<a class="who" href="/me" title="Your things"
+    ? html`<a class="who" href="/me" title="Your account"
           ><span class="name" dir="auto">${user.name}</span><span class="purse">${money(user.funds)}</span></a
         >
         <a class="quiet button small" href="/personas">Switch</a>
-        ${postForm("/logout", { csrf }, html`<button class="quiet">Leave</button>`)}`
+        ${postForm("/logout", { csrf }, html`<button class="quiet">Log out</button>`)}`
     : html`<a class="button small" href="/personas">Choose a persona</a>`;
 
 const noticeBox = (notice: Notice | null): Html =>
@@ -125,14 +125,14 @@ const noticeBox = (notice: Notice | null): Html =>
 
 const searchBox = (query: string, hasFocus: boolean): Html =>
   html`<form class="search" action="/search" role="search">
-    <label class="away" for="q">Search sellers and things</label>
+    <label class="away" for="q">Search sellers and items</label>
     <input
       id="q"
       name="q"
       type="search"
       autocomplete="off"
       maxlength="80"
-      placeholder="Search sellers and things"
+      placeholder="Search sellers and items"
       value="${query}"
       data-suggest="/suggest"
       dir="auto"
@@ -165,7 +165,7 @@ const faultButtons = ({ faults, csrf }: Frame): Html =>
     <div class="drawer-body">
       ${
         csrf === ""
-          ? html`<p><a href="/faults">Open the faults page</a> to press its buttons.</p>`
+          ? html`<p><a href="/faults">Open the faults page</a> to use these buttons.</p>`
           : postForm(
               "/faults",
               { csrf },
@@ -176,7 +176,7 @@ const faultButtons = ({ faults, csrf }: Frame): Html =>
               "fault-list",
             )
       }
-      <p class="hint">Each heals by itself. <a href="/faults">The promise that each of them tests</a></p>
+      <p class="hint">Everything recovers automatically. <a href="/faults">What each button tests</a></p>
     </div>
   </details>`;
 
@@ -194,8 +194,8 @@ const explained = (path: string): Html => {
   return html`<aside class="explained" aria-label="About this page">
     ${screen ? behind(screen) : ""}
     <p class="kit-line">
-      <b>kit</b> is a set of Redis packages for Node: locks, queues, chat, search and more, each on its own. This shop
-      runs on all of them. <a href="/about">Every screen, and the code behind it</a>
+      <b>kit</b> is a set of independent Redis packages for Node.js: locks, queues, chat, search and more. This shop
+      uses all of them. <a href="/about">See every page and its code</a>
     </p>
   </aside>`;
 };
@@ -220,7 +220,7 @@ export const layout = (frame: Frame, { title, path, watch, query = "", hasCharts
         ${head(title, scripts)}
       </head>
       <body>
-        <a class="skip" href="#main">To the content</a>
+        <a class="skip" href="#main">Skip to content</a>
         <header class="top">
           <a class="brand" href="/">Bazaar</a>
           ${searchBox(query, frame.tour === 1 && path === "/")}
@@ -237,13 +237,11 @@ export const layout = (frame: Frame, { title, path, watch, query = "", hasCharts
           ${
             frame.maintenance === null
               ? ""
-              : html`<p class="note">
-                  ${mark(false)} Closed to buyers: ${frame.maintenance}. Looking around still works.
-                </p>`
+              : html`<p class="note">${mark(false)} Closed to buyers: ${frame.maintenance}. You can still browse.</p>`
           }
           ${noticeBox(frame.notice)} ${body} ${explained(path)}
         </main>
-        <footer class="bar" aria-label="Invariants of the shop" hx-sse:connect="${stream(watch)}" hx-swap="none">
+        <footer class="bar" aria-label="Invariants" hx-sse:connect="${stream(watch)}" hx-swap="none">
           <div class="cells">${bar}</div>
           ${frame.faults.length === 0 ? "" : faultButtons(frame)}
           <button type="button" class="pause" data-pause hidden aria-pressed="false">Pause</button>

@@ -23,8 +23,8 @@ const verdict = (good: boolean, name: string, words: string, more = ""): Html =>
   >`;
 
 const unknown = (silentMs: number): string =>
-  `unknown since ${Math.max(1, Math.round(silentMs / 1_000))} s: Redis does not answer`;
-const gone = "gone: Redis came back without its data";
+  `unknown for ${Math.max(1, Math.round(silentMs / 1_000))} s: Redis is unreachable`;
+const gone = "lost: Redis restarted without its data";
 
 /** The cells of the bar at the foot of every page, by their ids. */
 export const barParts = (audit: Audit | null, silentMs = 0): Part[] => {
@@ -46,34 +46,34 @@ export const barParts = (audit: Audit | null, silentMs = 0): Part[] => {
   const itemsOk = itemsHold(audit);
   const itemFact = itemsOk
     ? plural(items, "item")
-    : `${openingItems - items} lost, ${itemsTwice} in two places, of ${plural(openingItems, "item")}`;
+    : `${openingItems - items} lost, ${itemsTwice} duplicated, of ${plural(openingItems, "item")}`;
   return [
-    ["bar-money", verdict(moneyOk, "Money", moneyFact, moneyOk ? ", not a penny more or less" : "")],
-    ["bar-items", verdict(itemsOk, "Items", itemFact, itemsOk ? ", each in exactly one place" : "")],
+    ["bar-money", verdict(moneyOk, "Money", moneyFact, moneyOk ? ", exactly the starting total" : "")],
+    ["bar-items", verdict(itemsOk, "Items", itemFact, itemsOk ? ", each with exactly one owner" : "")],
     ["bar-sales", html`${plural(sales, "sale")} so far`],
   ];
 };
 
 /** The state of the lock of one item. */
 export const lockPanel = (state: LockInspection | null): Html => {
-  if (!state) return html`<p class="lock-state away">${mark(false)} Redis does not answer.</p>`;
+  if (!state) return html`<p class="lock-state away">${mark(false)} Redis is unreachable.</p>`;
   const { holder, msLeft, queue, waiters, fencingToken } = state;
   const isHeld = state.state === "held";
   const figure = (id: string, value: string | number): Html => html`<span data-lock="${id}">${value}</span>`;
   return html`${
       isHeld
-        ? html`<p class="lock-state held"><span class="chip held">held</span> by <b>${holder ?? "somebody"}</b></p>`
-        : html`<p class="lock-state free"><span class="chip free">not held</span></p>`
+        ? html`<p class="lock-state held"><span class="chip held">held</span> by <b>${holder ?? "unknown"}</b></p>`
+        : html`<p class="lock-state free"><span class="chip free">free</span></p>`
     }
     <dl class="facts">
       ${fact("Lease left", figure("left", isHeld && msLeft !== null && Number.isFinite(msLeft) ? `${(msLeft / 1_000).toFixed(1)} s` : "–"))}
-      ${fact("Waiting", figure("waiters", waiters))}
+      ${fact("Waiters", figure("waiters", waiters))}
       ${fact("Fencing token", figure("fence", fencingToken ?? "none yet"))}
     </dl>
     ${
       queue.length === 0
         ? ""
-        : html`<p class="label">In line</p>
+        : html`<p class="label">Waiting</p>
             <ol class="queue">
               ${queue.map(({ holder: waiter }) => html`<li>${waiter}</li>`)}
             </ol>`
@@ -82,4 +82,4 @@ export const lockPanel = (state: LockInspection | null): Html => {
 
 /** A note that the item has changed since the page was made. */
 export const staleNote = (isStale: boolean): Html =>
-  isStale ? html`<a class="note" href="">Somebody was faster: this item has changed. Look again</a>` : html``;
+  isStale ? html`<a class="note" href="">This item has changed. Reload the page</a>` : html``;

@@ -35,7 +35,7 @@ const grid = (visits: LogsLook["visits"]): Html => {
   }
   const days = [...byDay.keys()].sort().slice(-shownDays);
   const countries = [...totals].sort(([, one], [, other]) => other - one).slice(0, shownCountries);
-  if (days.length === 0) return html`<p class="empty">Nothing counted yet: the first files are on their way.</p>`;
+  if (days.length === 0) return html`<p class="empty">No visits counted yet. The first files are being shipped.</p>`;
   const most = Math.max(1, ...days.flatMap((day) => countries.map(([country]) => byDay.get(day)?.get(country) ?? 0)));
   const top = Math.max(1, ...countries.map(([, total]) => total));
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Visits by country and day">
@@ -73,8 +73,8 @@ const fileList = ({ files }: ChannelStatus): Html =>
           <p>
             <b>${name}</b>
             <span class="fact"
-              >${bytes(textBytes)} of text, ${bytes(storedBytes)} packed, ${plural(held, "chunk")} in Redis,
-              ${freedChunks} freed${isSealed ? "" : ", arriving"}</span
+              >${bytes(textBytes)} of text, ${bytes(storedBytes)} compressed, ${plural(held, "chunk")} in Redis,
+              ${freedChunks} freed${isSealed ? "" : ", shipping"}</span
             >
           </p>
           <ul class="progress">
@@ -87,7 +87,7 @@ const fileList = ({ files }: ChannelStatus): Html =>
           </ul>
         </li>`;
       }),
-    "No file is in Redis: all were read by all, and their space was freed.",
+    "No files in Redis. All consumers have read all files, and their space is freed.",
   );
 
 export const logsParts = ({ channel, shipper, visits, counted, consumers }: LogsLook): Part[] => [
@@ -99,13 +99,13 @@ export const logsParts = ({ channel, shipper, visits, counted, consumers }: Logs
         ${fact("In Redis now", channel === null ? "–" : `${bytes(channel.usedBytes)} of ${bytes(channel.limitBytes)}`)}
         ${consumers.map(({ name, lines }) => fact(`Read by ${name}`, count(lines)))}
       </dl>
-      <p class="fact">The count is what Redis holds now; the processes report the rest a moment later.</p>
+      <p class="fact">The count comes from Redis. The other figures follow a moment later.</p>
       <p class="shipping">
         ${
           shipper?.now
             ? html`<span>Shipping <b>${shipper.now.file}</b>, ${bytes(shipper.now.doneBytes)}</span>`
             : html`<span class="fact"
-                >The shipper waits for the next file; the web server puts one aside every few seconds.</span
+                >The shipper is waiting for the next file. The web server rotates its log every few seconds.</span
               >`
         }
       </p>`,
@@ -129,15 +129,15 @@ export const logsPage = ({ look, csrf, canShip }: LogsView): Html => {
         ${more}`,
     );
   const button = html`<button class="button primary">Ship a file of 20,000 lines</button>`;
-  return html`${intro("The shop's own log files", "Every request to this server is a line. Files travel through Redis in chunks, under a limit of memory; two consumers count each line exactly once, whatever dies on the way.")}
-  ${live("On the way", "logs-now", canShip ? postForm("/logs/ship", { csrf }, button, "start") : html``)}
+  return html`${intro("The shop's own log files", "Every request to this server is a log line. Files go through Redis in chunks, within a memory limit. Two consumers count each line exactly once, even if a process dies.")}
+  ${live("In transit", "logs-now", canShip ? postForm("/logs/ship", { csrf }, button, "start") : html``)}
   ${live("Files in Redis", "logs-files")}
   ${live(
     "Visits by country and day",
     "logs-grid",
     html`<p class="hint">
-      Synthetic geography: addresses come from blocks that belong to nobody (240.0.0.0/4, 2001:db8::/32), and which
-      country has which block was made up for this shop.
+      Synthetic geography: addresses come from reserved blocks (240.0.0.0/4, 2001:db8::/32). This shop invents their
+      countries.
     </p>`,
   )}`;
 };

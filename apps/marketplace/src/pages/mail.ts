@@ -12,10 +12,10 @@ export const mailList = (mails: readonly Mail[]): Html =>
           <p class="mail-body" dir="auto">${text}</p>
         </li>`,
     ),
-    "No mail yet. Buy something: its receipt arrives within a second.",
+    "No mail yet. Buy something, and its receipt arrives within a second.",
   );
 
 export const mailPage = (mails: readonly Mail[], pages: Pages): Html =>
-  html`${intro("Mail that left the shop", "A mail server on this machine keeps the newest letters, and passes none of them on.")}
+  html`${intro("Sent mail", "A mail server on this machine keeps the newest messages and forwards none.")}
     <section class="panel"><div id="mails">${mailList(mails)}</div></section>
-    ${pager("More mails", pages, (page) => `/mail?page=${page}`)}`;
+    ${pager("More mail", pages, (page) => `/mail?page=${page}`)}`;

@@ -36,7 +36,7 @@ const address = (category: string | null, page: number): string => {
 /** Marks a locked item by shape and word, not by colour alone. */
 const lockChip = (state: LockInspection | null | undefined): Html =>
   state?.state === "held"
-    ? html`<span class="chip held" title="held by ${state.holder ?? "somebody"}">locked</span>`
+    ? html`<span class="chip held" title="held by ${state.holder ?? "unknown"}">locked</span>`
     : html``;
 
 const card = (item: Item, state: LockInspection | null | undefined): Html =>
@@ -89,11 +89,11 @@ export const marketPage = (view: MarketView): Html => {
       : category === null
         ? "Fine old things, sold exactly once"
         : categoryName(category);
-  const lead = html`${plural(total, "item")} for sale. Each has a lock of its own, which a buyer holds for a moment.
+  const lead = html`${plural(total, "item")} for sale. Each has its own lock, which a buyer holds for a moment.
   ${
     isFront
-      ? html`This shop is a demo of <b>kit</b>, Redis packages for Node: <a href="/tour/1">take the tour</a>, five steps
-          in two minutes, or <a href="/about">see the code of each screen</a>.`
+      ? html`This shop is a demo of <b>kit</b>, Redis packages for Node.js.
+          <a href="/tour/1">Take the two-minute tour</a>, or <a href="/about">see the code behind each page</a>.`
       : ""
   }`;
   return html`${intro(title, lead)} ${ticker ? html`<div id="ticker" class="ticker">${soldTicker(ticker)}</div>` : ""}
@@ -106,11 +106,11 @@ export const marketPage = (view: MarketView): Html => {
     ${list(
       "cards",
       items.map((item) => card(item, locks.get(item.id))),
-      "Nothing here at the moment.",
+      "No items here right now.",
     )}
     ${pager("More items", { page, pages, hasMore: page < pages }, (next) => address(category, next))}
     <p class="small-print">
-      All of this market lies under one hash tag, <code>{main}</code>, so that a sale is one step on a single Redis and
-      on a Cluster alike.
+      All keys of this market share one hash tag, <code>{main}</code>. So a sale is one step on a single Redis and on a
+      Cluster.
     </p>`;
 };

@@ -37,7 +37,7 @@ const composer = ({ contacts, csrf, id }: MessagesView): Html =>
         contacts.length === 0
           ? ""
           : html`<p class="hint">
-              Lately: ${contacts.slice(0, 5).map(({ text }, n) => html`${n > 0 ? " · " : ""}<bdi>${text}</bdi>`)}
+              Recent: ${contacts.slice(0, 5).map(({ text }, n) => html`${n > 0 ? " · " : ""}<bdi>${text}</bdi>`)}
             </p>`
       }
       <label for="text">Message</label>
@@ -67,14 +67,14 @@ const conversation = ({ href, name, unread, last }: Conversation): Html =>
 export const messagesPage = (view: MessagesView): Html =>
   html`${intro(
       "Messages",
-      html`Every order has a chat of buyer, seller and support. Besides, you may write to
-      ${view.guild === null ? "people you wrote with lately" : html`members of the <b>${view.guild}</b>, and to people you wrote with lately`}.`,
+      html`Every order has a chat with buyer, seller and support. You can also write to
+      ${view.guild === null ? "recent contacts" : html`members of the <b>${view.guild}</b> and recent contacts`}.`,
     )}
     <div class="messages">
       ${panel("New message", composer(view), "", "new-title")}
       <section aria-labelledby="list-title">
         <h2 id="list-title">Your chats</h2>
-        ${list("conversations", view.conversations.map(conversation), "None yet. Buy something, or write to somebody.")}
+        ${list("conversations", view.conversations.map(conversation), "No chats yet. Buy something, or send a message.")}
       </section>
     </div>`;
 

@@ -42,10 +42,10 @@ export interface OpsLook {
 
 const lockTable = (locks: readonly HeldLock[]): Html =>
   locks.length === 0
-    ? html`<p class="empty">None at this moment. A sale holds one for a few milliseconds.</p>`
+    ? html`<p class="empty">None right now. A sale holds its locks for a few milliseconds.</p>`
     : table({
         ...{ caption: "Locks", isCaptionAway: true },
-        columns: ["Lock", "Holder", ["Left", "number"], ["In line", "number"]],
+        columns: ["Lock", "Holder", ["Left", "number"], ["Waiters", "number"]],
         rows: locks.map(({ name, state: { state, holder, msLeft, waiters } }) => [
           html`<code>${name.replace(/^shop\./, "")}</code>`,
           state === "held"
@@ -66,8 +66,8 @@ const permitRow = ({ holders, waiters }: SemaphoreInspection, partners: Partners
       )}
     </ol>
     <p class="fact">
-      ${plural(waiters, "payment")} in
-      line.${partners === null ? "" : html` The provider has made ${count(partners.charges)}, never more than ${partners.peak} at once, and turned ${partners.refused} away.`}
+      ${plural(waiters, "payment")}
+      waiting.${partners === null ? "" : html` The provider processed ${plural(partners.charges, "payment")}, up to ${partners.peak} at the same time, and rejected ${partners.refused}.`}
     </p>`;
 };
 
@@ -85,15 +85,15 @@ const queueFacts = ({
   html`<dl class="facts">
     ${fact("Ready", count(waiting + prioritised))} ${fact("Active", count(active))}
     ${fact("Delayed", nextDue === null ? count(delayed) : `${count(delayed)}, next in ${seconds(Math.max(0, nextDue - now))}`)}
-    ${fact("Dead letters", count(dead))} ${fact("Done so far", count(completed))}
-    ${fact("Taken from the dead", count(crashed))}
+    ${fact("Dead letters", count(dead))} ${fact("Completed", count(completed))}
+    ${fact("Crash recoveries", count(crashed))}
   </dl>`;
 
 const stateWords: Readonly<Record<Member["state"], string>> = {
   starting: "starting",
   running: "running",
   paused: "paused",
-  gone: "gone, starts again soon",
+  gone: "stopped, restarting",
 };
 
 const workerCard = ({ name, pid, state, restarts, status }: Member): Html => {
@@ -161,8 +161,8 @@ export const opsParts = (look: OpsLook): Part[] => [
       look.undispatched === 0
         ? ""
         : html`<p class="fact">
-            ${mark(false)} ${plural(look.undispatched, "sale")} without an order: placing fails, and is tried again
-            every three seconds.
+            ${mark(false)} ${plural(look.undispatched, "sale")} without an order: placing failed. The shop retries every
+            three seconds.
           </p>`
     }`,
   ],
@@ -171,7 +171,7 @@ export const opsParts = (look: OpsLook): Part[] => [
     list(
       "events",
       look.events.slice(0, 8).map(({ at, text }) => html`<li>${clock(at)} ${text}</li>`),
-      "Nothing out of the ordinary.",
+      "No events.",
     ),
   ],
   [
@@ -179,7 +179,7 @@ export const opsParts = (look: OpsLook): Part[] => [
     list(
       "events",
       look.diary.map((line) => html`<li><time>${line.slice(11, 19)}</time> ${line.slice(25)}</li>`),
-      "Empty here.",
+      "No entries.",
     ),
   ],
 ];
@@ -214,9 +214,9 @@ const letterList = (letters: readonly DeadLetter[], dead: number, csrf: string):
           )}
         </li>`,
     ),
-    html`None. <a href="/faults">Add a poisonous job</a> to see one.`,
+    html`None. To see one, <a href="/faults">add a poison job</a>.`,
   )}
-  ${dead > letters.length ? html`<p class="hint">The newest ${letters.length} of ${count(dead)}.</p>` : ""}`;
+  ${dead > letters.length ? html`<p class="hint">Showing the newest ${letters.length} of ${count(dead)}.</p>` : ""}`;
 
 const switches = ({ csrf, maintenance, logs }: OpsView): Html =>
   html`${postForm(
@@ -224,10 +224,10 @@ const switches = ({ csrf, maintenance, logs }: OpsView): Html =>
       { csrf },
       html`<p>
           <b>Maintenance</b>
-          <span class="fact">${maintenance ? "on: buying is refused, looking is not" : "off"}</span>
+          <span class="fact">${maintenance ? "on: you can browse, but not buy" : "off"}</span>
         </p>
         <button name="on" value="${maintenance ? "0" : "1"}" class="button small">
-          ${maintenance ? "Open again" : "Close for maintenance"}
+          ${maintenance ? "Reopen" : "Close for maintenance"}
         </button>`,
       "switch",
     )}
@@ -246,7 +246,7 @@ const switches = ({ csrf, maintenance, logs }: OpsView): Html =>
           )
         : ""
     }
-    <p class="hint">Each is an entry of the live configuration: a change is pushed to all processes.</p>`;
+    <p class="hint">Both are live configuration: a change reaches all processes immediately.</p>`;
 
 const redisFacts = (redis: RedisFacts): Html => {
   const inspect = redis.inspect("queue", queueName);
@@ -254,7 +254,7 @@ const redisFacts = (redis: RedisFacts): Html => {
     ${
       inspect === null
         ? ""
-        : html`<p class="hint">The same queue, seen from another terminal:</p>
+        : html`<p class="hint">Inspect the queue from another terminal:</p>
             <pre class="command" tabindex="0"><code>${inspect}</code></pre>`
     }`;
 };
@@ -264,12 +264,12 @@ export const opsPage = (view: OpsView): Html => {
   const parts = new Map(opsParts(look));
   const live = (title: string, id: string, kind = ""): Html =>
     panel(title, html`<div id="${id}">${parts.get(id) ?? ""}</div>`, kind);
-  return html`${intro("Operations", "Real processes on this machine. Kill one with “Break something” below, and watch.")}
+  return html`${intro("Operations", "These are real processes on this machine. Kill one with “Break something” below, and watch.")}
     <div class="ops">
       ${live("Five permits for payments", "ops-payments", "wide")} ${live("Workers", "ops-workers", "wide")}
       ${panel("The Redis of this shop", redisFacts(redis), "wide")} ${live("Queue", "ops-queue")}
       ${live("Locks", "ops-locks")} ${panel("Dead letters", letterList(letters, look.queue.dead, csrf))}
-      ${live("Newest orders", "ops-orders")} ${live("Other processes", "ops-others")}
-      ${live("What happened", "ops-events")} ${panel("Switches", switches(view))} ${live("Diary", "ops-diary")}
+      ${live("Newest orders", "ops-orders")} ${live("Other processes", "ops-others")} ${live("Events", "ops-events")}
+      ${panel("Switches", switches(view))} ${live("Diary", "ops-diary")}
     </div>`;
 };

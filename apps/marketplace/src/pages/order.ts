@@ -44,9 +44,9 @@ const spansOf = (steps: readonly Step[], isDone: boolean, now: number): Span[] =
 
 const kindWords: Readonly<Record<Kind, string>> = {
   waited: "waiting for a worker",
-  slot: "waiting for one of five permits",
-  ran: "at work",
-  failed: "an attempt that failed",
+  slot: "waiting for a permit",
+  ran: "running",
+  failed: "failed attempt",
 };
 
 const leastMs = 2_000;
@@ -70,10 +70,10 @@ export const waterfall = (order: Order, steps: readonly Step[], now: number): Ht
       order.done[job] !== undefined
         ? `done in ${seconds((order.done[job] ?? 0) - order.at)}`
         : last?.what === "failed"
-          ? "failed, tried again soon"
+          ? "failed, retrying soon"
           : last?.what === "added"
-            ? "in the queue"
-            : "at work";
+            ? "queued"
+            : "running";
     return html`<li class="job">
       <p class="job-name">
         ${order.done[job] === undefined ? html`<span class="pending" aria-hidden="true"></span>` : mark(true)}
@@ -92,7 +92,7 @@ export const waterfall = (order: Order, steps: readonly Step[], now: number): Ht
         )}
       </svg>
       <p class="job-state">
-        ${state}${attempts > 1 ? `, ${attempts} attempts` : ""}${worker === undefined ? "" : `, by ${worker}`}${last?.note !== undefined && order.done[job] !== undefined ? html`. <span class="fact">${last.note}</span>` : ""}
+        ${state}${attempts > 1 ? `, ${attempts} attempts` : ""}${worker === undefined ? "" : `, by ${worker}`}${last?.note !== undefined && order.done[job] !== undefined ? html`, <span class="fact">${last.note}</span>` : ""}
       </p>
     </li>`;
   });
@@ -114,13 +114,14 @@ export const waterfall = (order: Order, steps: readonly Step[], now: number): Ht
       ${legend}
     </ul>
     <p class="hint">
-      ${jobWords.review}: ${review === undefined ? "a delayed job, a minute after the sale (a week in life)" : "sent"}.
+      ${jobWords.review}:
+      ${review === undefined ? "a delayed job, one minute after the sale (one week in a real shop)" : "sent"}.
     </p>
     <details class="twin">
-      <summary>The same as a list</summary>
+      <summary>Show as a table</summary>
       ${table({
-        ...{ caption: "What happened to the jobs of this order", isCaptionAway: true },
-        columns: ["After", "Job", "What", "Worker"],
+        ...{ caption: "Events of this order's jobs", isCaptionAway: true },
+        columns: ["After", "Job", "Event", "Worker"],
         rows: events.map(({ job, what, at, worker, attempt, note }) => [
           seconds(at - start),
           job,
@@ -142,9 +143,9 @@ export interface OrderView {
 export const orderPage = ({ order, buyer, seller, jobs, chat }: OrderView): Html =>
   html`${intro(html`Order <span class="code">${order.id}</span>`, "", html`<a href="/me">Your orders</a>`)}
     <div class="order">
-      ${panel("What happens now", html`<div id="jobs">${jobs}</div>`, "", "jobs-title")}
+      ${panel("Progress", html`<div id="jobs">${jobs}</div>`, "", "jobs-title")}
       ${panel(
-        "What was bought",
+        "Item",
         html`<div class="thumb"><img src="/pictures/${order.item}.svg" alt="" width="400" height="300" /></div>
           <p><a href="/item/${order.item}">${order.title}</a></p>
           <dl class="facts">
@@ -155,9 +156,11 @@ export const orderPage = ({ order, buyer, seller, jobs, chat }: OrderView): Html
         "sum-title",
       )}
       ${panel(
-        "Buyer, seller and support",
+        "Chat: buyer, seller and support",
         html`${chat}
-          <p class="hint">A program plays the seller unless you take that persona; most answer within a second.</p>`,
+          <p class="hint">
+            A program plays the seller unless you use that persona. Most sellers reply within a second.
+          </p>`,
         "",
         "chat-title",
       )}

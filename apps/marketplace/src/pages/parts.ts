@@ -5,7 +5,7 @@ type Text = string | number | Html;
 
 /** The sentence by which pages of a shop in somebody else's Redis say what is missing. */
 export const guestNote = (what: string): Html =>
-  html`<p class="aside">${what}, since this shop runs in a Redis that is not its own (<code>--redis</code>).</p>`;
+  html`<p class="aside">${what}, because this shop uses an external Redis (<code>--redis</code>).</p>`;
 
 /** The head of a page. */
 export const intro = (title: Text, lead: Text = "", label: Text = ""): Html =>
@@ -167,7 +167,7 @@ export const pager = (label: string, { page, hasMore, pages }: Pages, address: (
   page === 1 && !hasMore
     ? html``
     : html`<nav class="pager" aria-label="${label}">
-        ${page > 1 ? html`<a rel="prev" class="button small" href="${address(page - 1)}">← Newer</a>` : html`<span></span>`}
+        ${page > 1 ? html`<a rel="prev" class="button small" href="${address(page - 1)}">← Previous</a>` : html`<span></span>`}
         <span>Page ${page}${pages === undefined ? "" : ` of ${pages}`}</span>
-        ${hasMore ? html`<a rel="next" class="button small" href="${address(page + 1)}">Older →</a>` : html`<span></span>`}
+        ${hasMore ? html`<a rel="next" class="button small" href="${address(page + 1)}">Next →</a>` : html`<span></span>`}
       </nav>`;

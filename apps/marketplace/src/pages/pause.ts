@@ -12,14 +12,14 @@ const names: Readonly<Record<PauseWay, string>> = {
 const scene = ({ way, steps, told, recount, firstOutcome }: PauseResult): Html => {
   const good = recount.owned === 1 && told === 1 && recount.money === recount.openingMoney;
   const headline =
-    recount.owned > 1 ? `Sold ${recount.owned} times` : told > 1 ? "Two were told: it is yours" : "Sold once";
+    recount.owned > 1 ? `Sold ${recount.owned} times` : told > 1 ? "Two buyers got a confirmation" : "Sold once";
   return panel(
     names[way],
     html`<div class="outcome ${good ? "good" : "bad"}">
         <p class="headline">${mark(good)} ${headline}</p>
         <p class="fact">
-          ${firstOutcome === "stale-fence" ? "The late write was refused by the fencing token." : "Nothing refused the late write."}
-          ${recount.money === recount.openingMoney ? "Money adds up." : `Money: ${money(recount.money)} instead of ${money(recount.openingMoney)}.`}
+          ${firstOutcome === "stale-fence" ? "The fencing token rejected the late write." : "Nothing rejected the late write."}
+          ${recount.money === recount.openingMoney ? "The money is correct." : `Money: ${money(recount.money)} instead of ${money(recount.openingMoney)}.`}
         </p>
       </div>
       <ol class="steps">
@@ -35,9 +35,9 @@ export interface PauseView {
 }
 
 export const pausePage = ({ results, csrf, isGuestServer }: PauseView): Html => {
-  const button = results === null ? "Stop a buyer for two seconds, both ways" : "Once more";
-  return html`${intro("A buyer that sleeps past its lock", "A real process is stopped by SIGSTOP after it took the lock and before it writes. Its lock runs out, somebody else buys, and then it goes on. No lock can prevent this; only the thing that is written to can.")}
+  const button = results === null ? "Pause a buyer for two seconds, both ways" : "Run again";
+  return html`${intro("A buyer that outlives its lock", "SIGSTOP pauses a real process after it acquires the lock and before it writes. The lock expires, another buyer buys, and the process continues. No lock can prevent the late write. Only the item can reject it.")}
     ${raceTabs("pause")}
-    ${isGuestServer ? guestNote("Races are switched off") : postForm("/race/pause", { csrf }, html`<button class="button primary">${button}</button>`, "start")}
-    <div class="pauses" id="result">${results?.map(scene) ?? html`<p class="hint">Nobody was stopped yet.</p>`}</div>`;
+    ${isGuestServer ? guestNote("Races are disabled") : postForm("/race/pause", { csrf }, html`<button class="button primary">${button}</button>`, "start")}
+    <div class="pauses" id="result">${results?.map(scene) ?? html`<p class="hint">Not run yet.</p>`}</div>`;
 };

@@ -9,7 +9,7 @@ export interface Persona extends User {
 }
 
 export const personasPage = (personas: readonly Persona[], csrf: string, current: string): Html =>
-  html`${intro("Who do you want to be?", "No passwords here: take a persona, buy and sell as them, change whenever you like.")}
+  html`${intro("Who do you want to be?", "No password needed. Choose a persona, then buy and sell. You can switch at any time.")}
   ${postForm(
     "/login",
     { csrf },
@@ -54,20 +54,20 @@ export const mePage = ({ user, inventory, recent, orders, orderPages, thingPages
   html`<section class="intro">
       <h1 dir="auto">${user.name}</h1>
       <p class="lead">
-        ${money(user.funds)} to spend, ${plural(inventory.total, "item")} in the cupboard.
-        <a href="/personas">Be somebody else</a>
+        ${money(user.funds)} to spend, ${plural(inventory.total, "item")} not for sale.
+        <a href="/personas">Switch persona</a>
       </p>
     </section>
     <h2>Orders</h2>
     ${list(
       "results",
       orders.map((order) => orderRow(order, user.id)),
-      "None yet.",
+      "No orders yet.",
     )}
     ${pager("More orders", orderPages, (page) => `/me?page=${page}`)}
-    <h2>Yours, not for sale</h2>
-    ${list("cards", inventory.items.map(thing), "Nothing yet. Open something on the market and buy it.")}
-    ${pager("More things", thingPages, (page) => `/me?things=${page}`)}
-    <h2>Looked at last</h2>
-    ${list("cards", recent.map(thing), "Nothing yet.")}
-    <p class="small-print">The last 25, kept with the session and gone with it.</p>`;
+    <h2>Your items, not for sale</h2>
+    ${list("cards", inventory.items.map(thing), "No items yet. Buy one on the market.")}
+    ${pager("More items", thingPages, (page) => `/me?things=${page}`)}
+    <h2>Recently viewed</h2>
+    ${list("cards", recent.map(thing), "No items yet.")}
+    <p class="small-print">The last 25 items. They are deleted with the session.</p>`;

@@ -20,17 +20,17 @@ const measuredTable = (caption: string, ways: readonly Measured[]): Html => {
 
 export const pipelinePage = (seen: Measurements | null, csrf: string, isGuestServer: boolean): Html => {
   const button = seen === null ? "Measure" : "Measure again";
-  return html`${intro("Thirty reads, three ways", "A round trip costs more than the work in it. Press the button, then make the wire 300 ms slow with “Break something”, and press it again.")}
+  return html`${intro("Thirty reads, three ways", "A round trip costs more than the work. Measure, then slow down the network by 300 ms with “Break something”, and measure again.")}
     <section class="panel">
-      ${seen === null ? html`<p class="hint">Not measured yet.</p>` : measuredTable("All thirty reads, nine rounds, the ways in turn", seen.reads)}
-      ${isGuestServer ? guestNote("Measuring is switched off") : postForm("/pipeline", { csrf }, html`<button class="button primary">${button}</button>`, "start")}
+      ${seen === null ? html`<p class="hint">Not measured yet.</p>` : measuredTable("All 30 reads, nine rounds, alternating", seen.reads)}
+      ${isGuestServer ? guestNote("Measurements are disabled") : postForm("/pipeline", { csrf }, html`<button class="button primary">${button}</button>`, "start")}
     </section>
     ${panel(
-      "The same with writes: one page view",
+      "With writes: one page view",
       html`<p>
-          A page view checks the session, remembers the item among the last 25, and counts the view. The textbook's keys
-          are never removed. The shop's script also ends old sessions and bounds whatever it writes, in one round trip.
+          A page view checks the session, adds the item to the last 25, and counts the view. The textbook version never
+          removes its keys. The shop's script does the same in one round trip, deletes old sessions and limits its data.
         </p>
-        ${seen === null ? "" : measuredTable("Each of 150 views, five rounds, the ways in turn", seen.views)}`,
+        ${seen === null ? "" : measuredTable("Each of 150 views, five rounds, alternating", seen.views)}`,
     )}`;
 };

@@ -18,7 +18,7 @@ const lineTable = (lines: readonly PriceLine[]): Html => {
   const hasTwo = lines.some(({ edition }) => edition !== newest);
   return table({
     ...{ caption: "Price list", isCaptionAway: true, hasRowHeads: true, kind: "prices" },
-    columns: ["Shelf", ["Edition", "number"], ["Price", "number"]],
+    columns: ["Category", ["Edition", "number"], ["Price", "number"]],
     rows: lines.map(({ name, edition, price }) => [
       name,
       hasTwo && edition === newest ? html`<span class="chip held">${edition}</span>` : edition,
@@ -28,32 +28,32 @@ const lineTable = (lines: readonly PriceLine[]): Html => {
 };
 
 const stateOf = ({ state, holding }: ReadWriteInspection): Html => {
-  if (state === "free") return html`<span class="chip free">not held</span>`;
+  if (state === "free") return html`<span class="chip free">free</span>`;
   return state === "write"
-    ? html`<span class="chip held">writing</span> one writer, alone`
-    : html`<span class="chip read">reading</span> ${plural(holding, "reader")}, together`;
+    ? html`<span class="chip held">writing</span> one writer`
+    : html`<span class="chip read">reading</span> ${plural(holding, "reader")} at the same time`;
 };
 
 const lockState = (lock: ReadWriteInspection): Html => {
   const { holders, queue, waiters, fencingToken } = lock;
   return html`<p class="lock-state">${stateOf(lock)}</p>
-    <dl class="facts">${fact("Waiting", waiters)} ${fact("Fencing token", fencingToken ?? "none yet")}</dl>
+    <dl class="facts">${fact("Waiters", waiters)} ${fact("Fencing token", fencingToken ?? "none yet")}</dl>
     <div class="columns">
       <div>
-        <p class="label">Holding it</p>
+        <p class="label">Holders</p>
         ${
           holders.length === 0
-            ? html`<p class="empty">Nobody.</p>`
+            ? html`<p class="empty">None.</p>`
             : html`<ul class="queue">
                 ${holders.map(({ holder }) => html`<li><bdi>${holder}</bdi></li>`)}
               </ul>`
         }
       </div>
       <div>
-        <p class="label">In line</p>
+        <p class="label">Waiting</p>
         ${
           queue.length === 0
-            ? html`<p class="empty">Nobody.</p>`
+            ? html`<p class="empty">None.</p>`
             : html`<ol class="queue">
                 ${queue.map(({ holder, mode }) => html`<li><bdi>${holder}</bdi>, to ${mode}</li>`)}
               </ol>`
@@ -66,23 +66,23 @@ const resultOf = ({ edition, lists, mixed, waitedMs }: RepricingResult): Html =>
   html`<ul class="checks">
     <li>
       ${mark(mixed === 0)}<span
-        ><b>Whole lists</b>
+        ><b>Consistent lists</b>
         <span class="fact"
-          >${plural(lists, "list")} read, ${mixed === 0 ? "each of one edition" : `${mixed} half old, half new`}</span
+          >${plural(lists, "list")} read, ${mixed === 0 ? "each from one edition" : `${mixed} mix two editions`}</span
         ></span
       >
     </li>
     <li>
       ${mark(true)}<span
         ><b>Edition ${edition}</b>
-        <span class="fact">written after the readers of that moment, who took ${seconds(waitedMs)}</span></span
+        <span class="fact">written after the current readers finished, ${seconds(waitedMs)}</span></span
       >
     </li>
   </ul>`;
 
 const outcome = ({ isRunning, lists, last }: RepricingState): Html => {
-  if (isRunning) return html`<p class="fact">Under way: ${plural(lists, "list")} read so far.</p>`;
-  if (last === null) return html`<p class="hint">Nobody reads it yet.</p>`;
+  if (isRunning) return html`<p class="fact">Running: ${plural(lists, "list")} read so far.</p>`;
+  if (last === null) return html`<p class="hint">Not run yet.</p>`;
   return typeof last === "string" ? html`<p>${mark(false)} ${last}</p>` : resultOf(last);
 };
 
@@ -104,19 +104,19 @@ export interface PricesView {
 export const pricesPage = ({ look, csrf, isGuestServer, inspect }: PricesView): Html => {
   const parts = new Map(pricesParts(look));
   const live = (title: string, id: string): Html => panel(title, html`<div id="${id}">${parts.get(id) ?? ""}</div>`);
-  const button = html`<button class="button primary">Re-price the list while six people read it</button>`;
-  return html`${intro("A price list that changes while people read it", "Readers share a read/write lock. A writer waits for those who are reading. Readers who come later wait behind it, so no stream of readers keeps it out. Then it writes alone, and all who waited get in together. Nobody reads a list that is half old, half new.")}
+  const button = html`<button class="button primary">Change all prices while six readers read them</button>`;
+  return html`${intro("A price list that changes while clients read it", "Readers share a read/write lock. A writer waits until the current readers finish, and later readers wait for the writer. So readers cannot starve the writer. It writes alone, then all waiting readers continue. No reader sees a mix of old and new prices.")}
     ${raceTabs("prices")}
-    ${isGuestServer ? guestNote("Re-pricing is switched off") : postForm("/race/prices", { csrf }, button, "start")}
+    ${isGuestServer ? guestNote("Price changes are disabled") : postForm("/race/prices", { csrf }, button, "start")}
     <div class="price-list">
       <div>
-        ${live("Its lock", "prices-lock")} ${live("What came of it", "prices-result")}
+        ${live("Lock", "prices-lock")} ${live("Result", "prices-result")}
         ${
           inspect === null
             ? ""
             : panel("From another terminal", html`<pre class="command" tabindex="0"><code>${inspect}</code></pre>`)
         }
       </div>
-      ${live("The list", "prices-list")}
+      ${live("Price list", "prices-list")}
     </div>`;
 };

@@ -8,45 +8,45 @@ const ways: readonly { readonly way: RaceWay; readonly tab: string; readonly wha
     {
       way: "none",
       tab: "No lock",
-      what: "The textbook purchase without any guard: read price and money, then write. Nothing was slowed down to make it fail; fifty requests at once are enough.",
+      what: "Each buyer reads the price and the balance, then writes. Nothing is slowed down to make it fail. Fifty concurrent requests are enough.",
       button: "Send 50 buyers, no lock",
     },
     {
       way: "setnx",
       tab: "SETNX, no owner",
-      what: "The first lock everybody writes: SETNX a key, give it a time limit, delete it when done. It holds while all goes well. A holder that takes longer than the limit deletes the lock of the next one, and nobody notices. You see here what it really does on a good day.",
+      what: "A common first lock: SETNX a key with an expiry, and delete the key at the end. It works while nothing goes wrong. If a holder takes longer than the expiry, it deletes the next holder's lock without an error. This race shows the good case.",
       button: "Send 50 buyers, SETNX",
     },
     {
       way: "optimistic",
       tab: "Optimistic",
-      what: "WATCH what the decision depends on, decide, MULTI/EXEC; disturbed buyers try again after a short, jittered wait.",
+      what: "WATCH the data, decide, then MULTI/EXEC. If the data has changed, the buyer retries after a short wait with jitter.",
       button: "Send 50 buyers, optimistic",
     },
     {
       way: "lock",
       tab: "Kit lock",
-      what: "The locks of item, buyer and seller, taken together or not at all, and handed over in the order of arrival by a push. The write checks item, price, money and fencing token in one script. Buyers wait here, and that is the point: each decides alone, on data that nobody else is changing, so the first in line gets the item and the others are told so in turn. Without a lock they need not wait, since nothing keeps them apart.",
+      what: "A buyer acquires the locks of item, buyer and seller together, in order of arrival. One script checks item, price, money and fencing token, and writes. Buyers wait, so that each one decides on data that no other buyer is changing. The first buyer gets the item, and the others get a clear answer.",
       button: "Send 50 buyers, kit lock",
     },
     {
       way: "poor",
       tab: "One poor buyer",
-      what: "One buyer with money for one item buys fifty at once. Each sale has another item, but all need the lock of the buyer, so they go one after the other; the check inside the write refuses all but the first.",
+      what: "One buyer has money for one item and buys fifty at the same time. All sales need the buyer's lock, so they run one after another. The write rejects every sale after the first.",
       button: "Buy 50 with money for one",
     },
   ];
 
 const reasons: Readonly<Record<string, string>> = {
-  sold: "was told: it is yours",
-  "not-for-sale": "came too late: sold already",
-  "price-changed": "saw another price",
-  changed: "saw another listing",
-  short: "had not enough money",
-  "stale-fence": "was refused by the fencing token",
+  sold: "bought it",
+  "not-for-sale": "too late: already sold",
+  "price-changed": "saw an old price",
+  changed: "saw an old listing",
+  short: "not enough money",
+  "stale-fence": "rejected by the fencing token",
   busy: "gave up waiting",
-  "own-item": "owns it already",
-  "not-answered": "got no answer",
+  "own-item": "already owns it",
+  "not-answered": "no reply",
 };
 
 const dotClass = (outcome: string): string =>
@@ -64,7 +64,7 @@ export const raceTabs = (current: RaceWay | "pause" | "prices"): Html =>
     "Ways to buy",
     [
       ...ways.map(({ way, tab }) => ({ id: way, name: tab, href: `/race?way=${way}` })),
-      { id: "pause" as const, name: "A buyer that sleeps", href: "/race/pause" },
+      { id: "pause" as const, name: "Paused buyer", href: "/race/pause" },
       { id: "prices" as const, name: "Readers and a writer", href: "/race/prices" },
     ],
     current,
@@ -83,12 +83,9 @@ const verdict = ({ way, sold, recount, title, price, rounds }: RaceResult): Html
           : `Sold ${sold} times`;
   const what =
     way === "poor"
-      ? `One buyer, ${money(price)} in hand, fifty items at ${money(price)} each.`
-      : `${title}, ${money(price)}, wanted by fifty.`;
-  const tries =
-    way !== "none" || rounds === 1
-      ? ""
-      : ` It took ${rounds} rounds until it showed; these are the figures of the last.`;
+      ? `One buyer with ${money(price)}, fifty items at ${money(price)} each.`
+      : `${title}, ${money(price)}, fifty buyers.`;
+  const tries = way !== "none" || rounds === 1 ? "" : ` The fault appeared in round ${rounds}, which is shown here.`;
   return html`<div class="outcome ${good ? "good" : "bad"}" role="status">
     <p class="headline">${mark(good)} ${head}</p>
     <p>${what}${tries}</p>
@@ -123,15 +120,15 @@ const orders = ({ buyers }: RaceResult): Html => {
   const overtaken = buyers.filter(({ came, answered }) => answered > came).length;
   return html`<svg class="bars" viewBox="0 0 ${all * 10} 80" preserveAspectRatio="none" aria-hidden="true">${bars}</svg>
     <p class="hint">
-      From left to right as they came in, the higher the later answered.
-      ${overtaken === 0 ? "Nobody was overtaken." : `${plural(overtaken, "buyer")} ${overtaken === 1 ? "was" : "were"} overtaken.`}
+      In order of arrival. A higher bar means a later reply.
+      ${overtaken === 0 ? "No buyer was overtaken." : `${plural(overtaken, "buyer")} ${overtaken === 1 ? "was" : "were"} overtaken.`}
     </p>`;
 };
 
 const answers = (result: RaceResult): Html => {
   const outcomes = Object.entries({ sold: result.sold, ...result.refused }).filter(([, count]) => count > 0);
   return table({
-    caption: "What the buyers were told",
+    caption: "Replies to the buyers",
     columns: ["Answer", ["Buyers", "number"]],
     rows: outcomes.map(([outcome, count]) => [reasons[outcome] ?? outcome, count]),
     foot: [
@@ -154,10 +151,10 @@ const recounted = ({ way, sold, recount }: RaceResult): Html => {
       : `${plural(owned, "buyer")} own${owned === 1 ? "s" : ""} the item`;
   return html`<ul class="checks">
     ${one(owned === 1, "Sold once", haves)}
-    ${one(sold === owned, "Told the truth", `${sold} told, ${owned} found in Redis`)}
-    ${one(itemsTwice === 0 && itemsLost === 0, "Items", itemsTwice === 0 && itemsLost === 0 ? `${plural(items, "item")}, each in exactly one place` : `${itemsTwice} in several places, ${itemsLost} lost`)}
-    ${one(now === openingMoney, "Money", now === openingMoney ? "not a penny more or less" : `${money(now)} instead of ${money(openingMoney)}`)}
-    ${one(inDebt === 0, "Debt", inDebt === 0 ? "nobody" : plural(inDebt, "buyer"))}
+    ${one(sold === owned, "Replies match", `${sold} confirmed, ${owned} found in Redis`)}
+    ${one(itemsTwice === 0 && itemsLost === 0, "Items", itemsTwice === 0 && itemsLost === 0 ? `${plural(items, "item")}, each with exactly one owner` : `${itemsTwice} duplicated, ${itemsLost} lost`)}
+    ${one(now === openingMoney, "Money", now === openingMoney ? "exactly the starting total" : `${money(now)} instead of ${money(openingMoney)}`)}
+    ${one(inDebt === 0, "Debt", inDebt === 0 ? "none" : plural(inDebt, "buyer"))}
     ${sales === null ? html`` : one(sales === owned, "Ledger", plural(sales, "entry", "entries"))}
   </ul>`;
 };
@@ -179,10 +176,9 @@ const comparison = (all: ReadonlyMap<RaceWay, RaceResult>): Html => {
       ]),
     })}
     <p class="hint">
-      A lock makes the median longer on purpose. Fifty buyers decide one after the other, and each wait is the time that
-      those before needed. Only sales that share an item, a buyer or a seller wait for each other. Optimistic buyers do
-      not wait for their turn, but those who are disturbed do their work again. The quick answers without a lock are the
-      wrong ones.
+      With a lock, the median is longer because buyers decide one after another. Only sales that share an item, a buyer
+      or a seller wait for each other. Optimistic buyers don't wait, but they retry when the data changes. Without a
+      lock, replies are fast and wrong.
     </p>
   </section>`;
 };
@@ -200,14 +196,14 @@ export const racePage = (view: RaceView): Html => {
   const chosen = ways.find(({ way }) => way === view.way) ?? ways[0];
   if (!chosen) return html``;
   const { result, csrf } = view;
-  const button = result === null ? chosen.button : "Once more";
-  return html`${intro("Fifty buyers, one item", "Fifty real HTTP requests over fifty sockets, sent at once by another process. A third process counts again what Redis holds afterwards.")}
+  const button = result === null ? chosen.button : "Run again";
+  return html`${intro("Fifty buyers, one item", "Another process sends fifty real HTTP requests over fifty sockets at the same time. A third process then counts what Redis holds.")}
     ${raceTabs(chosen.way)}
     <section class="panel race">
       <div class="explain">
         <h2>${chosen.tab}</h2>
         <p>${chosen.what}</p>
-        ${view.isGuestServer ? guestNote("Races are switched off") : postForm("/race", { csrf }, html`<button name="way" value="${chosen.way}" class="button primary">${button}</button>`, "start")}
+        ${view.isGuestServer ? guestNote("Races are disabled") : postForm("/race", { csrf }, html`<button name="way" value="${chosen.way}" class="button primary">${button}</button>`, "start")}
       </div>
       ${
         result === null
@@ -215,16 +211,16 @@ export const racePage = (view: RaceView): Html => {
               <ul class="dots" aria-hidden="true">
                 ${Array.from({ length: 50 }, () => html`<li class="dot"></li>`)}
               </ul>
-              <p class="hint">Nobody has run yet.</p>
+              <p class="hint">Not run yet.</p>
             </div>`
           : html`<div class="result" id="result">
               ${verdict(result)} ${dots(result)}
               <div class="columns">
                 <div>${answers(result)}</div>
                 <div>
-                  <h3>Counted again in Redis, by another process</h3>
+                  <h3>Counted in Redis by another process</h3>
                   ${recounted(result)}
-                  <h3>In which order</h3>
+                  <h3>Order of replies</h3>
                   ${orders(result)}
                 </div>
               </div>
@@ -233,7 +229,7 @@ export const racePage = (view: RaceView): Html => {
     </section>
     ${comparison(view.all)}
     <p class="small-print">
-      Every race has a small market of its own, under its own hash
-      tag${result ? html` <code>{${result.id}}</code>` : ""}, gone after ten minutes. The bar below judges the shop.
+      Every race has its own small market under its own hash tag${result ? html` <code>{${result.id}}</code>` : ""},
+      deleted after ten minutes. The bar below shows the whole shop.
     </p>`;
 };

@@ -22,7 +22,7 @@ const sources: readonly Source[] = [
   {
     path: "/",
     name: "Market",
-    what: "Twelve hundred things for sale. The box above completes names of sellers and things while you type: one read-only script per keystroke, in any language, with the words in any order.",
+    what: "1,200 items for sale. The search box completes names of sellers and items while you type. Each keystroke runs one read-only script. It works in any language, with words in any order.",
     packages: ["autocomplete", "lock"],
     keys: ["kit:autocomplete:{market}:…", "kit:shop:{main}:market", "kit:lock:{shop.main.<item>}:…"],
     file: "src/market/search.ts",
@@ -32,7 +32,7 @@ const sources: readonly Source[] = [
   {
     path: "/item/",
     name: "Item",
-    what: "One thing, its price and its lock, live. A sale takes the locks of item, buyer and seller together, or none. Buyers wait in order of arrival. Each sale carries the fencing token of its lease, and the item refuses older tokens. A buyer may also offer less: the seller's answer is a delayed job.",
+    what: "One item with its price and its lock, live. A sale acquires the locks of item, buyer and seller together, or none. Buyers wait in order of arrival. Each sale carries the fencing token of its lease, and the item rejects older tokens. If a buyer offers less, a delayed job sends the seller's reply.",
     packages: ["lock", "core"],
     keys: [
       "kit:lock:{shop.main.<item>}:…",
@@ -47,7 +47,7 @@ const sources: readonly Source[] = [
   {
     path: "/order/",
     name: "Order",
-    what: "A sale adds four jobs, done by three worker processes, and opens a chat of buyer, seller and support. The payment waits for one of five permits, since the provider accepts no more at once.",
+    what: "A sale adds four jobs for three worker processes, and opens a chat with buyer, seller and support. The payment waits for one of five permits, because the provider accepts five payments at the same time.",
     packages: ["queue", "semaphore", "chat"],
     keys: [
       "kit:queue:{orders}:…",
@@ -62,7 +62,7 @@ const sources: readonly Source[] = [
   {
     path: "/messages",
     name: "Messages",
-    what: "Your chats, with what you have not read. A new message goes to somebody you wrote with lately, or to a member of your guild: both are completed while you type.",
+    what: "Your chats, with unread counts. Write to a recent contact or a member of your guild. The field completes both while you type.",
     packages: ["chat", "autocomplete"],
     keys: ["kit:chat:{<shard>}:member:<user>", "kit:autocomplete:{<user>}:…", "kit:autocomplete:{guild <id>}:…"],
     file: "src/market/search.ts",
@@ -72,7 +72,7 @@ const sources: readonly Source[] = [
   {
     path: "/ops",
     name: "Ops",
-    what: "The operator's view: locks held, the permits of the payment provider, the queue, the worker processes, dead letters to retry, a switch for maintenance, and where the diary of the shop is kept.",
+    what: "The operator's view: held locks, payment permits, the queue, worker processes, dead letters, a maintenance switch, and the location of the shop's diary.",
     packages: ["lock", "semaphore", "queue", "core"],
     keys: ["kit:semaphore:{payments}:…", "kit:queue:{orders}:dead", "kit:config:{flags}:…", "kit:config:{logs}:…"],
     file: "src/behind/recent-log.ts",
@@ -82,7 +82,7 @@ const sources: readonly Source[] = [
   {
     path: "/logs",
     name: "Logs",
-    what: "The access log of this web server on its way through Redis: a shipper sends files, two consumers each read every line once and count it, and space is freed behind the slower one.",
+    what: "The access log of this web server goes through Redis. A shipper sends files. Two consumers read and count every line once. Redis frees the space when both have read it.",
     packages: ["logship", "geoip"],
     keys: ["kit:logship:{access}:…", "kit:geoip:{synthetic}:…"],
     file: "src/behind/consumer.ts",
@@ -92,7 +92,7 @@ const sources: readonly Source[] = [
   {
     path: "/stats",
     name: "Stats",
-    what: "Counters kept at four precisions, and distributions of time. Zoom in, and a finer precision answers for as long as it is kept; the sums stay the same.",
+    what: "Counters at four precisions, and response time distributions. When you zoom in, the page uses a finer precision while it is kept. The sums stay the same.",
     packages: ["stats"],
     keys: ["kit:stats:{shop_sales_total}:…", "kit:stats:{shop_request_ms;route=…}:…"],
     file: "src/common/tools.ts",
@@ -102,7 +102,7 @@ const sources: readonly Source[] = [
   {
     path: "/mail",
     name: "Mail",
-    what: "Receipts and reminders as they arrived at a mail server on this machine. Each is a job: refused mails are sent again, and one that was sent twice is recognised by its id.",
+    what: "Receipts and reminders that a mail server on this machine received. Each mail is a job. The queue retries rejected mail, and the mail server detects duplicates by id.",
     packages: ["queue"],
     keys: ["kit:queue:{orders}:delayed", "kit:queue:{orders}:jobs"],
     file: "src/behind/worker.ts",
@@ -112,7 +112,7 @@ const sources: readonly Source[] = [
   {
     path: "/race",
     name: "Race",
-    what: "Fifty real HTTP requests for one item, under no lock, under the lock everybody writes first, optimistically, and under the kit's. Then a buyer that is stopped in the middle, and a price list that is re-priced while people read it.",
+    what: "Fifty real HTTP requests for one item: without a lock, with a simple SETNX lock, optimistically, and with the kit lock. Two more tabs pause a buyer in the middle, and change prices while readers read them.",
     packages: ["lock", "core"],
     keys: ["kit:shop:{race-<id>}:…", "kit:lock:{shop.race-<id>.i1}:…", "kit:lock:{shop.prices}:rw-…"],
     file: "src/market/market.ts",
@@ -122,7 +122,7 @@ const sources: readonly Source[] = [
   {
     path: "/faults",
     name: "Faults",
-    what: "Buttons that do real harm to the running processes. Each heals by itself, and says which promise it put to the test and what came of it.",
+    what: "Buttons that break running processes. Each one tests a promise and shows the result. Everything recovers automatically.",
     packages: ["queue", "lock", "chat", "testing"],
     keys: ["kit:queue:{orders}:leases", "kit:shop:{race-<id>}:item:i1"],
     file: "src/behind/faults.ts",
@@ -132,7 +132,7 @@ const sources: readonly Source[] = [
   {
     path: "/pipeline",
     name: "Pipeline",
-    what: "The same reads sent one by one, as one pipeline, and all at once on a connection that gathers them by itself; and a page view as plain commands, as a pipeline and as a script. Measured when you press the button.",
+    what: "Compares 30 reads sent one by one, as a pipeline, and in parallel on a connection with automatic pipelining. Also compares a page view as plain commands, as a pipeline and as a script. The button measures both.",
     packages: ["core"],
     keys: ["kit:shop:{main}:item:<item>", "kit:shop:{main}:session:<digest>", "kit:shop:{main}:views"],
     file: "src/race/measure.ts",
@@ -142,7 +142,7 @@ const sources: readonly Source[] = [
   {
     path: "/personas",
     name: "Personas",
-    what: "No passwords: pick somebody. At most five sessions of one persona are open at once, counted by a semaphore whose tenants are the personas.",
+    what: "Choose a persona, without a password. Each persona can have five open sessions. A semaphore with one tenant per persona counts them.",
     packages: ["semaphore"],
     keys: ["kit:semaphore:{sessions}:…", "kit:shop:{main}:session:<digest>"],
     file: "src/market/accounts.ts",

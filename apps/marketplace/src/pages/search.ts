@@ -20,10 +20,10 @@ export interface SearchView extends Pages {
 
 const lead = ({ query, asked, results, page, hasMore, first }: SearchView): Html => {
   if (query === "")
-    return html`Type words of a name, in any order: of a seller, or of a thing. The last one may be its beginning.`;
+    return html`Type words from the name of a seller or an item, in any order. The last word can be incomplete.`;
   const names =
     page === 1 && !hasMore ? plural(results.length, "name") : `Names ${first + 1} to ${first + results.length}`;
-  return html`${asked === query.trim() ? "" : html`Nothing is called “<bdi>${query}</bdi>”. `}${names} with
+  return html`${asked === query.trim() ? "" : html`No name matches “<bdi>${query}</bdi>”. `}${names} with
   “<bdi>${asked}</bdi>”.`;
 };
 
@@ -36,15 +36,15 @@ export const searchPage = (view: SearchView): Html => {
       ({ hit, item }) =>
         html`<li>
           <a href="${hit.kind === "seller" ? `/seller/${hit.id}` : `/item/${hit.id}`}"
-            ><span class="kind">${hit.kind === "seller" ? "Seller" : "Thing"}</span>
+            ><span class="kind">${hit.kind === "seller" ? "Seller" : "Item"}</span>
             <span class="hit">${marked(hit.text, hit.ranges)}</span>
             <span class="price">${item?.listing ? money(item.listing.price) : ""}</span></a
           >
         </li>`,
     ),
     query === ""
-      ? "Accents and capitals do not count: muller finds Müller. One typing error is forgiven."
-      : "Nothing is called so. Try fewer words, or fewer letters.",
+      ? "Search ignores accents, case and one typing error: muller finds Müller."
+      : "No matches. Try fewer words or fewer letters.",
   )}
   ${pager("More names", view, (page) => `/search?${new URLSearchParams({ q: query, page: String(page) }).toString()}`)}`;
 };

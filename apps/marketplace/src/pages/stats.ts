@@ -144,8 +144,8 @@ const chart = ({ points, stepMs, from, to }: StatsView, kind: "sales" | "views",
   const most = count(Math.max(0, ...values));
   return figure({
     title,
-    fact: `${sum} in all, at most ${most} in ${stepWords(stepMs)}`,
-    label: `${title}: ${sum} between ${when(from, hourMs)} and ${when(to, hourMs)}, as a table below`,
+    fact: `${sum} in total, up to ${most} in ${stepWords(stepMs)}`,
+    label: `${title}: ${sum} between ${when(from, hourMs)} and ${when(to, hourMs)}, see the table below`,
     from: points[0]?.at ?? from,
     ...{ stepMs, shape: "bars", unit: "", series: [{ name: title, kind, values }] },
   });
@@ -166,7 +166,7 @@ const buckets = ({ points, stepMs }: StatsView): Html => {
 const bands = (band: readonly Band[]): Html => {
   const known = band.filter(({ count: answers }) => answers > 0);
   const newest = known.at(-1);
-  if (!newest) return html`<p class="empty">No request of this kind in the last hour.</p>`;
+  if (!newest) return html`<p class="empty">No requests to this route in the last hour.</p>`;
   const [from, to] = [known[0]?.at ?? newest.at, newest.at];
   const minutes = new Map(known.map((one) => [one.at, one]));
   const series = (name: string, kind: "p50" | "p95" | "p99"): Series => ({
@@ -177,9 +177,9 @@ const bands = (band: readonly Band[]): Html => {
     ),
   });
   return figure({
-    title: "Time to answer",
+    title: "Response time",
     fact: `newest minute: median ${milliseconds(newest.p50)}, 95 % within ${milliseconds(newest.p95)}, 99 % within ${milliseconds(newest.p99)}`,
-    label: `Median, 95th and 99th percentile of each minute of the last hour, at most ${milliseconds(Math.max(...known.map(({ p99 }) => p99)))}`,
+    label: `Median, 95th and 99th percentile for each minute of the last hour, up to ${milliseconds(Math.max(...known.map(({ p99 }) => p99)))}`,
     ...{ from, stepMs: minuteMs, shape: "lines", unit: " ms" },
     series: [series("median", "p50"), series("95 %", "p95"), series("99 %", "p99")],
   });
@@ -190,7 +190,7 @@ export const statsPage = (view: StatsView): Html => {
   const wide = to - from;
   const at = (nextFrom: number, nextTo: number): string =>
     `/stats?from=${Math.round(nextFrom)}&to=${Math.round(nextTo)}`;
-  return html`${intro("Counted by the second, kept for ninety days", `${count(totals.sales)} sales and ${count(totals.views)} page views so far. The figures from before this shop was opened are made up, so that there is something to see; the rest is real. Times are UTC.`)}
+  return html`${intro("Counted every second, kept for 90 days", `${count(totals.sales)} sales and ${count(totals.views)} page views so far. Figures from before the shop started are generated. Newer figures are real. Times are UTC.`)}
     ${choices(
       "tabs",
       "Span of time",
@@ -200,8 +200,8 @@ export const statsPage = (view: StatsView): Html => {
     <section class="panel" id="zoomed">
       <p class="answered">
         <b>Precision: ${stepWords(stepMs)}</b>
-        <span class="fact">the finest that is kept for this span and fits the chart.</span>
-        <span class="fact scripted">Drag over a chart to zoom in; or focus it and press + − ← →.</span>
+        <span class="fact">This is the finest precision that is kept for this span and fits the chart.</span>
+        <span class="fact scripted">To zoom in, drag over a chart, or focus it and press + − ← →.</span>
       </p>
       <p class="zoom">
         <a class="button small" data-move="ArrowLeft" href="${at(from - wide / 2, to - wide / 2)}">← Earlier</a>
@@ -212,7 +212,7 @@ export const statsPage = (view: StatsView): Html => {
       ${chart(view, "sales", "Sales")} ${chart(view, "views", "Page views")} ${buckets(view)}
     </section>
     <section class="panel">
-      <h2>How long requests take</h2>
+      <h2>Response times</h2>
       <form action="/stats" class="choose">
         <label for="route">Route</label>
         <select id="route" name="route">
@@ -221,10 +221,10 @@ export const statsPage = (view: StatsView): Html => {
         <button class="button small">Show</button>
       </form>
       ${bands(band)}
-      <h3>Slowest of the last hour</h3>
+      <h3>Slowest requests of the last hour</h3>
       ${
         slowest.length === 0
-          ? html`<p class="empty">Nothing yet.</p>`
+          ? html`<p class="empty">No requests yet.</p>`
           : table({
               ...{ caption: `Slowest requests of ${route}`, isCaptionAway: true },
               columns: ["Request", ["Took", "number"]],
@@ -232,7 +232,7 @@ export const statsPage = (view: StatsView): Html => {
             })
       }
       <p class="hint">
-        All of it for Prometheus: <a href="/metrics"><code>/metrics</code></a>
+        Prometheus metrics: <a href="/metrics"><code>/metrics</code></a>
       </p>
     </section>`;
 };

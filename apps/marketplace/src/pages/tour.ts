@@ -16,7 +16,7 @@ export const tourWords = ["mül", "brass lamp"] as const;
 const steps: readonly Step[] = [
   {
     name: "Search",
-    what: `Type ${tourWords.map((words) => `“${words}”`).join(" or ")} into the search box above: names complete as you type.`,
+    what: `Type ${tourWords.map((words) => `“${words}”`).join(" or ")} in the search box above. It completes names as you type.`,
     path: "/",
     pages: /^\/(search)?$/,
   },
@@ -28,19 +28,19 @@ const steps: readonly Step[] = [
   },
   {
     name: "Follow the order",
-    what: "Three workers charge, print and mail: watch the bars. Then ask the seller something.",
+    what: "Watch three workers charge, print and mail. Then ask the seller a question.",
     path: "/me",
     pages: /^\/(order\/|me$)/,
   },
   {
     name: "Send fifty buyers for one item",
-    what: "Send fifty buyers without a lock: it is sold many times. Then choose the tab Kit lock and send them again.",
+    what: "Send fifty buyers without a lock: the item is sold many times. Then choose the tab Kit lock and send them again.",
     path: "/race",
     pages: /^\/race/,
   },
   {
     name: "Kill a worker",
-    what: "Kill a worker in the middle of a job: another one finishes it, and the marks at the foot of the page stay green.",
+    what: "Kill a worker in the middle of a job. Another worker finishes the job, and the marks at the bottom stay green.",
     path: "/faults",
     pages: /^\/faults/,
   },
@@ -66,8 +66,8 @@ export const tourStrip = (step: number, path: string): Html => {
     ${
       next
         ? html`<a class="button small" href="/tour/${step + 1}">Next: ${next.name} →</a>
-            <a class="quiet button small" href="/tour/0">End</a>`
-        : html`<a class="button small" href="/tour/0">End: the code behind it →</a>`
+            <a class="quiet button small" href="/tour/0">End tour</a>`
+        : html`<a class="button small" href="/tour/0">Finish: see the code →</a>`
     }
   </aside>`;
 };
@@ -81,4 +81,4 @@ export const tourList = (): Html =>
           </li>`,
       )}
     </ol>
-    <p><a class="button primary" href="/tour/1">Begin the tour</a></p>`;
+    <p><a class="button primary" href="/tour/1">Start the tour</a></p>`;

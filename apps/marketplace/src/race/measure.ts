@@ -61,7 +61,7 @@ const measureReads = async ({ url }: Place, keys: MarketKeys): Promise<Measured[
       },
     },
     {
-      ...{ name: "Pipeline", what: "collect the reads, send them together", roundTrips: 1 },
+      ...{ name: "Pipeline", what: "collect the reads, then send them together", roundTrips: 1 },
       run: async () => {
         const pipeline = (plain as unknown as Redis).pipeline();
         for (const item of items) pipeline.hget(item, "title");
@@ -69,7 +69,7 @@ const measureReads = async ({ url }: Place, keys: MarketKeys): Promise<Measured[
       },
     },
     {
-      ...{ name: "Auto-pipelined", what: "send all at once; the client gathers them", roundTrips: 1 },
+      ...{ name: "Auto-pipelined", what: "send all in parallel; the client pipelines them", roundTrips: 1 },
       run: () => Promise.all(items.map((item) => gathering.hget(item, "title"))),
     },
   ];
@@ -90,14 +90,17 @@ const measureViews = async (redis: Connection, { url, prefix: head }: Place): Pr
     };
     const ways: Way[] = [
       {
-        ...{ name: "Plain commands", what: "the textbook's", roundTrips: 5 },
+        ...{ name: "Plain commands", what: "textbook version", roundTrips: 5 },
         run: each((item) => updateToken(plain, "token", "u1", item, prefix)),
       },
       {
-        ...{ name: "One pipeline", what: "the textbook's", roundTrips: 1 },
+        ...{ name: "One pipeline", what: "textbook version", roundTrips: 1 },
         run: each((item) => updateTokenPipeline(plain, "token", "u1", item, prefix)),
       },
-      { ...{ name: "One script", what: "the shop's", roundTrips: 1 }, run: each((item) => sessions.visit(id, item)) },
+      {
+        ...{ name: "One script", what: "this shop's version", roundTrips: 1 },
+        run: each((item) => sessions.visit(id, item)),
+      },
     ];
     return await inTurns(ways, viewRounds, views);
   } finally {

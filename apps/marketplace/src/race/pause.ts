@@ -43,7 +43,7 @@ export const playPause = async (shop: Backstage, way: PauseWay): Promise<PauseRe
   const world = castOf(shop.world, { buyers: 2, things: 1, funds: (price) => price * 2 });
   const [, ada, bo] = world.users;
   const [thing] = world.items;
-  if (!thing?.price || !ada || !bo) throw new Error("the scene needs two people and a thing");
+  if (!thing?.price || !ada || !bo) throw new Error("the race needs two people and an item");
   const { price, title } = thing;
   const [first, second] = [isolated(ada.name), isolated(bo.name)];
   const startedAt = performance.now();
@@ -62,19 +62,19 @@ export const playPause = async (shop: Backstage, way: PauseWay): Promise<PauseRe
     const held = await next(child);
     const token = held.what === "about to write" ? held.fencingToken : null;
     step(
-      `${first} holds the lock${token === null ? "" : `, fencing token ${token}`}, has read price and purse, and is about to write.`,
+      `${first} holds the lock${token === null ? "" : `, fencing token ${token}`}, has read the price and the balance, and is about to write.`,
     );
     child.kill("SIGSTOP");
-    step(`SIGSTOP: process ${child.pid ?? 0} stands still. Its lock runs out after ${leaseMs / 1_000} s.`);
+    step(`SIGSTOP pauses process ${child.pid ?? 0}. Its lock expires after ${leaseMs / 1_000} s.`);
 
     const { kind: secondOutcome } = await stage.buy(
       { item: thing.id, buyer: bo.id, price, revision: 1, request: "second" },
       bo.name,
     );
-    step(`${second} waited in line, has the lock now, and buys: ${wordsOf(secondOutcome)}.`);
+    step(`${second} waited, now has the lock, and buys. The reply: ${wordsOf(secondOutcome)}.`);
 
     child.kill("SIGCONT");
-    step(`SIGCONT: ${first} goes on, knows nothing of the pause, and writes.`);
+    step(`SIGCONT: ${first} continues, unaware of the pause, and writes.`);
     const over = next(child);
     child.send({ goOn: true });
     const said = await over;
@@ -82,12 +82,12 @@ export const playPause = async (shop: Backstage, way: PauseWay): Promise<PauseRe
     const newest = said.what === "over" ? said.newestToken : null;
     step(
       firstOutcome === "stale-fence"
-        ? `Refused: the item has seen token ${newest ?? ""}, and ${token ?? ""} is older. Nothing was written.`
-        : `${first} is told: ${wordsOf(firstOutcome)}.`,
+        ? `Rejected: the item has seen token ${newest ?? ""}, and ${token ?? ""} is older. Nothing was written.`
+        : `The reply to ${first}: ${wordsOf(firstOutcome)}.`,
     );
 
     const recount = await stage.recount();
-    step(`A third process counts again: ${owners(recount)}, and the seller was paid ${paid(recount)}.`);
+    step(`A third process counts: ${owners(recount)}, and the seller was paid ${paid(recount)}.`);
     const told = [firstOutcome, secondOutcome].filter((outcome) => outcome === "sold").length;
     return { way, title, first: ada.name, second: bo.name, steps, firstOutcome, secondOutcome, told, recount };
   } finally {
@@ -97,13 +97,14 @@ export const playPause = async (shop: Backstage, way: PauseWay): Promise<PauseRe
   }
 };
 
-const owners = ({ owned }: Recount): string => (owned === 2 ? "both own the one thing" : `${owned} of the two owns it`);
+const owners = ({ owned }: Recount): string =>
+  owned === 2 ? "both own the item" : `${owned} of the two owns the item`;
 const paid = ({ owned }: Recount): string => (owned === 1 ? "once" : owned === 2 ? "twice" : `${owned} times`);
 
 const words: Readonly<Record<string, string>> = {
-  sold: "it is yours",
-  "stale-fence": "refused, a newer fencing token was here",
-  "not-for-sale": "not for sale any more",
+  sold: "you bought it",
+  "stale-fence": "rejected, because of a newer fencing token",
+  "not-for-sale": "no longer for sale",
 };
 
 const wordsOf = (outcome: string): string => words[outcome] ?? outcome;

@@ -52,7 +52,7 @@ export class Repricing {
     const end = (last: RepricingResult | string): void =>
       void (this.#state = { ...this.#state, isRunning: false, last });
     this.#play().then(end, (error: unknown) =>
-      end(isAway(error) ? "Redis did not answer." : error instanceof Error ? error.message : String(error)),
+      end(isAway(error) ? "Redis did not reply." : error instanceof Error ? error.message : String(error)),
     );
   }
 

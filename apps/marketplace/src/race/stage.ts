@@ -63,8 +63,7 @@ export const castOf = ({ users, items }: World, { buyers, things, chance = 0, fu
   const price = chosen[0]?.price;
   const [seller] = users;
   const people = users.filter(({ isSeller }) => !isSeller).slice(0, buyers);
-  if (!price || !seller || people.length < buyers)
-    throw new Error("a stage needs things for sale, a seller and buyers");
+  if (!price || !seller || people.length < buyers) throw new Error("a stage needs items for sale, a seller and buyers");
   return {
     users: [
       { ...seller, id: "u1", funds: 0 },

@@ -40,9 +40,9 @@ export const serve = async (app: Hono, port: number | undefined): Promise<WebSer
   }) as Server;
   server.maxConnections = 1_000;
   if (!(await listening(server, port ?? usualPort)) && (port !== undefined || !(await listening(server, 0))))
-    throw new Error(`Port ${port ?? usualPort} is taken; choose another with --port`);
+    throw new Error(`Port ${port ?? usualPort} is in use. Pass another with --port`);
   const address = server.address();
-  if (address === null || typeof address === "string") throw new Error("the system gave no port");
+  if (address === null || typeof address === "string") throw new Error("the system assigned no port");
   return {
     origin: `http://127.0.0.1:${address.port}`,
     close: async () => {

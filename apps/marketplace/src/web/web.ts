@@ -193,17 +193,17 @@ const noticeOf = (text: string | undefined): Notice | null => (text ? (JSON.pars
 type Problem = readonly [title: string, text: string];
 
 export const problems: Readonly<Record<number, Problem>> & Readonly<Record<400 | 404 | 429 | 500 | 503, Problem>> = {
-  400: ["That makes no sense", "The shop could not read what was sent. Go back and try again."],
-  401: ["Who are you?", "Choose a persona first; your session may have ended."],
-  403: ["Not from here", "This form was not made for you, or it is too old. Open the page again and repeat it."],
-  404: ["Not here", "There is nothing under this address; it may have been a race that is over."],
-  409: ["Not now", "That cannot be done at this moment. Go back and look again."],
-  421: ["Wrong door", "The shop answers on this machine only."],
-  429: ["One moment", "Several are waiting for that already. Try again in a few seconds."],
-  500: ["Something broke", "That is our fault. Nothing was sold by it."],
+  400: ["Invalid request", "The shop could not read your request. Go back and try again."],
+  401: ["Not logged in", "Choose a persona first. Your session may have expired."],
+  403: ["Form expired", "This form is too old or belongs to another session. Reload the page and try again."],
+  404: ["Not found", "This page does not exist. If it was a race, it has been deleted."],
+  409: ["Not possible now", "This action is not possible right now. Go back and reload the page."],
+  421: ["Not allowed", "The shop is only available on this machine."],
+  429: ["Too many requests", "Too many requests are waiting. Try again in a few seconds."],
+  500: ["Internal error", "The shop has an internal error. This request sold nothing."],
   503: [
-    "Closed for a moment",
-    "The shop cannot reach its books. As soon as it can, this page goes back to yours by itself; whatever you sent can be sent once more.",
+    "Temporarily unavailable",
+    "The shop cannot reach its database. When the database is back, your page reopens automatically. Then send your form again.",
   ],
 };
 

@@ -115,8 +115,9 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
     const [id, what] = [form["id"] ?? "", form["do"]];
     if (id === "" || id.length > longestJobId || (what !== "retry" && what !== "drop")) throw new HTTPException(400);
     const count = what === "retry" ? await queue.redrive([id]) : await queue.dropDeadLetters([id]);
-    const done = what === "retry" ? "The job is back in the queue, with all its attempts." : "The dead letter is gone.";
-    await web.notify(session, count > 0 ? "good" : "bad", count > 0 ? done : "That dead letter is not there any more.");
+    const done =
+      what === "retry" ? "The job is back in the queue with all its attempts." : "The dead letter was deleted.";
+    await web.notify(session, count > 0 ? "good" : "bad", count > 0 ? done : "That dead letter no longer exists.");
     return c.redirect("/ops", 303);
   });
 
@@ -126,10 +127,10 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
     const isOn = form["on"] === "1";
     await flags.set("maintenance", isOn, {
       author: "ops page",
-      ...(isOn ? { reason: "the operator is at the shelves" } : {}),
+      ...(isOn ? { reason: "maintenance in progress" } : {}),
     });
-    const words = isOn ? "Closed: buying is refused from now on, in every process." : "Open again.";
-    recentLog.write(isOn ? "closed for maintenance" : "open again");
+    const words = isOn ? "Closed. All processes now reject purchases." : "Reopened.";
+    recentLog.write(isOn ? "closed for maintenance" : "reopened");
     await web.notify(session, "good", words);
     return c.redirect("/ops", 303);
   });
@@ -142,7 +143,7 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
     const isHome = form["to"] === "home";
     const lines = await recentLog.read(1);
     await recentLog.moveTo(isHome ? shop.place.url : otherLogsUrl);
-    const words = `The diary goes to ${isHome ? "the shop's own Redis" : "the other Redis"} from now on. ${lines.length > 0 ? "Older entries stay where they are." : ""}`;
+    const words = `New diary entries go to ${isHome ? "the shop's own Redis" : "the other Redis"}. ${lines.length > 0 ? "Older entries stay in place." : ""}`;
     await web.notify(session, "good", words);
     return c.redirect("/ops", 303);
   });
@@ -160,7 +161,7 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
       throw new HTTPException(409);
     });
     if (name === null) throw new HTTPException(429);
-    await web.notify(session, "good", `${name} is on its way: ${shippedLines.toLocaleString("en-GB")} lines.`);
+    await web.notify(session, "good", `Shipping ${name}: ${shippedLines.toLocaleString("en-GB")} lines.`);
     return c.redirect("/logs", 303);
   });
 
@@ -239,7 +240,7 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
     const { title = "" } = faults.list().find(({ name }) => name === fault) ?? {};
     // A fault that cuts Redis off may also stop this message.
     await web
-      .notify(session, "good", `Under way: ${title.toLowerCase()}. The result appears on this page.`)
+      .notify(session, "good", `Started: ${title.toLowerCase()}. The result appears on this page.`)
       .catch(() => undefined);
     return c.redirect("/faults", 303);
   });

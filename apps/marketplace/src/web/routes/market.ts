@@ -155,12 +155,7 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
   const whenClosed = (c: Context): ReturnType<typeof problem> | null => {
     const { on, reason } = shop.flags.get("maintenance");
     if (!on) return null;
-    return problem(
-      c,
-      503,
-      "Closed for maintenance",
-      `${reason ?? "The shop is being looked after"}. You paid nothing.`,
-    );
+    return problem(c, 503, "Closed for maintenance", `${reason ?? "Maintenance in progress"}. You were not charged.`);
   };
 
   app.post("/item/:id/buy", async (c) => {
@@ -213,12 +208,12 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
     if (wantsJson(c)) return c.json({ ok: isGood }, isGood ? 200 : 409);
     const words =
       asked === 0
-        ? "That is not for sale to you."
+        ? "You cannot buy this item."
         : !isShown
-          ? "It was sold or offered anew since you looked. You offered nothing; look again."
+          ? "The item was sold or listed again since you opened the page. No offer was made. Reload the page."
           : isGood
-            ? `You offer ${money(price)}. The seller's answer comes as a message; your money stays with you until then.`
-            : `Offer less than the asked ${money(asked)}, in pounds and pence, such as 24.50.`;
+            ? `You offered ${money(price)}. The seller replies with a message. You pay only if the seller accepts.`
+            : `Offer less than ${money(asked)}, in pounds and pence, such as 24.50.`;
     await web.notify(session, isGood ? "good" : "bad", words);
     return c.redirect(`/item/${item.id}`, 303);
   });
@@ -247,7 +242,7 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
     const price = parsePrice(form["pounds"] ?? "");
     if (price === null) {
       if (wantsJson(c)) return c.json({ outcome: { kind: "bad-price" } }, 400);
-      const words = "That is no price. Give pounds and pence between £0.01 and £1,000,000, such as 24.50.";
+      const words = "Invalid price. Enter pounds and pence from £0.01 to £1,000,000, such as 24.50.";
       await web.notify(session, "bad", words);
       return c.redirect(`/item/${item.id}`, 303);
     }
@@ -263,8 +258,8 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
     const item = await web.itemOr404(c);
     const held = await shop.hold(item.id, user.id, user.name);
     const text = held
-      ? "The lock is yours for eight seconds. Buy it now from another window, as somebody else: that purchase waits in line, and goes through when you let go."
-      : "You hold one already, or the line is too long just now.";
+      ? "You hold the lock for eight seconds. Buy the item now in another window, as another persona. That purchase waits until the lock is free."
+      : "You already hold a lock, or too many others are waiting.";
     await web.notify(session, held ? "good" : "bad", text);
     return c.redirect(`/item/${item.id}`, 303);
   });
@@ -274,22 +269,22 @@ const buyWords = (outcome: BuyOutcome | Busy, title: string, price: number, isRe
   switch (outcome.kind) {
     case "sold":
       return isRepeat
-        ? `That form was sent before: ${title} is yours for ${money(outcome.price)}, once.`
-        : `Yours: ${title} for ${money(outcome.price)}${outcome.fence === "" ? "" : `, under fencing token ${outcome.fence}`}.${copyWords(outcome.copies)}`;
+        ? `You sent this form before. You bought ${title} once, for ${money(outcome.price)}.`
+        : `You bought ${title} for ${money(outcome.price)}${outcome.fence === "" ? "" : `, with fencing token ${outcome.fence}`}.${copyWords(outcome.copies)}`;
     case "not-for-sale":
-      return "Too late: it is not for sale any more. You paid nothing.";
+      return "Too late: this item is no longer for sale. You were not charged.";
     case "price-changed":
-      return `The price is ${money(outcome.price)} now, you saw ${money(price)}. You paid nothing; look again.`;
+      return `The price changed from ${money(price)} to ${money(outcome.price)}. You were not charged. Reload the page.`;
     case "changed":
-      return "It was sold and offered anew since you looked. You paid nothing; look again.";
+      return "The item was sold and listed again since you opened the page. You were not charged. Reload the page.";
     case "short":
-      return `You have ${money(outcome.funds)}, it costs ${money(price)}.`;
+      return `You have ${money(outcome.funds)}, but the item costs ${money(price)}.`;
     case "stale-fence":
-      return "Your lease on the item ran out and somebody came after you. You paid nothing; try again.";
+      return "Your lease on the item expired, and another buyer acquired it. You were not charged. Try again.";
     case "own-item":
-      return "It is yours already.";
+      return "You already own this item.";
     case "busy":
-      return "Others kept the item busy for nine seconds. You paid nothing; try again.";
+      return "The item was locked for nine seconds. You were not charged. Try again.";
   }
 };
 
@@ -298,11 +293,11 @@ const acceptWords = (outcome: BuyOutcome | Busy, title: string): string => {
     case "sold":
       return `Sold: ${title} for ${money(outcome.price)}.`;
     case "short":
-      return `The buyer has only ${money(outcome.funds)} by now. Nothing was sold.`;
+      return `The buyer now has only ${money(outcome.funds)}. The item was not sold.`;
     case "busy":
-      return "Others kept the item busy for nine seconds. Nothing was sold; try again.";
+      return "The item was locked for nine seconds. It was not sold. Try again.";
     default:
-      return "That offer does not stand any more: its buyer or you changed a price. Nothing was sold; look again.";
+      return "The offer is no longer valid, because you or the buyer changed a price. The item was not sold. Reload the page.";
   }
 };
 
@@ -310,22 +305,22 @@ const copyWords = (copies: number | undefined): string =>
   copies === undefined
     ? ""
     : copies > 0
-      ? ` ${copies} ${copies === 1 ? "replica has" : "replicas have"} it, too.`
-      : " No replica confirmed it in time; the master has it.";
+      ? ` ${copies} ${copies === 1 ? "replica has" : "replicas have"} the sale.`
+      : " No replica confirmed the sale in time. The master has it.";
 
 const listWords = (outcome: ListOutcome | Busy, title: string): string => {
   switch (outcome.kind) {
     case "listed":
-      return `${title} is on the market for ${money(outcome.price)}.`;
+      return `You listed ${title} for ${money(outcome.price)}.`;
     case "repriced":
-      return `${title} costs ${money(outcome.price)} now.`;
+      return `${title} now costs ${money(outcome.price)}.`;
     case "not-yours":
-      return "That is not yours to offer.";
+      return "You don't own this item.";
     case "changed":
-      return "It changed since you looked; look again.";
+      return "The item has changed. Reload the page.";
     case "stale-fence":
-      return "Your lease on the item ran out and somebody came after you; try again.";
+      return "Your lease on the item expired, and another buyer acquired it. Try again.";
     case "busy":
-      return "Others kept the item busy for nine seconds; try again.";
+      return "The item was locked for nine seconds. Try again.";
   }
 };

@@ -82,8 +82,8 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
     const opened = await accounts.signIn(user, isPerson);
     if (!opened) {
       forget(c);
-      const words = `${nameOf(user)} has ${sessionsPerPersona} sessions open already, and may have no more. Leave one of them, or be somebody else.`;
-      return problem(c, 429, "Five at most", words);
+      const words = `${nameOf(user)} already has ${sessionsPerPersona} open sessions, the maximum. Log out of one, or choose another persona.`;
+      return problem(c, 429, "Too many sessions", words);
     }
     remember(c, opened);
     return c.redirect("/", 303);
@@ -206,7 +206,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
       people.map(({ text, ranges, why }) => ({
         text,
         ranges,
-        kind: why === "contact" ? "Wrote lately" : "Your guild",
+        kind: why === "contact" ? "Recent contacts" : "Your guild",
       })),
     );
   });
@@ -251,7 +251,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
       await web.notify(
         session,
         "bad",
-        "Nobody of that name is in your guild or among your contacts. Choose one of the names that appear while you type.",
+        "Your guild and contacts have no such name. Choose one of the suggestions that appear while you type.",
       );
       return c.redirect("/messages", 303);
     }

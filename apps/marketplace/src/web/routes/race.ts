@@ -78,7 +78,7 @@ export const raceRoutes: Routes = (app: Hono, web): void => {
   app.get("/race/pause", async (c) => {
     const visitor = await web.visitWithForms(c);
     const body = pausePage({ results: paused, csrf: visitor.session.csrf, isGuestServer });
-    return await web.show(c, visitor, { title: "A buyer that sleeps", path: "/race", body });
+    return await web.show(c, visitor, { title: "Paused buyer", path: "/race", body });
   });
 
   app.post("/race/pause", async (c) => {
@@ -94,7 +94,7 @@ export const raceRoutes: Routes = (app: Hono, web): void => {
     const visitor = await web.visitWithForms(c);
     const inspect = web.options.redis.inspect("lock", priceListLock);
     const body = pricesPage({ look: await lookAtPrices(web), csrf: visitor.session.csrf, isGuestServer, inspect });
-    return await web.show(c, visitor, { title: "A price list", path: "/race", watch: { on: "prices" }, body });
+    return await web.show(c, visitor, { title: "Price list", path: "/race", watch: { on: "prices" }, body });
   });
 
   app.post("/race/prices", async (c) => {
