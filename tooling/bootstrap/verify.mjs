@@ -9,7 +9,7 @@ import { filesOfPackage, packedProblems } from "./checks/packed.mjs";
 import { unpublishedPages } from "./checks/pages.mjs";
 import { measureSizes } from "./checks/sizes.mjs";
 import { supplyProblems } from "./checks/supplies.mjs";
-import { commentProblems, wordProblems } from "./checks/words.mjs";
+import { commentProblems, errorProblems, wordProblems } from "./checks/words.mjs";
 import { packPackage, publicPackages } from "./pack.mjs";
 import { root, SetupError } from "./repo.mjs";
 import { capture } from "./run.mjs";
@@ -64,7 +64,7 @@ const checks = {
     return lines.length === 0 ? {} : { problem: lines.join("\n") };
   },
   "words (plain English, short sentences)": async () => {
-    const problems = [...wordProblems(), ...commentProblems()];
+    const problems = [...wordProblems(), ...commentProblems(), ...(await errorProblems())];
     return problems.length === 0 ? {} : { problem: problems.join("\n") };
   },
   "words of the output (command line, shop)": async () => {

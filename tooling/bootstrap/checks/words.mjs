@@ -79,6 +79,26 @@ export function commentProblems(folder = join(root, "packages")) {
   });
 }
 
+/** Texts that the command line prints, which are not errors. */
+const printed = /^(?:cli\/|[^/]+\/src\/descriptor\/)/;
+
+/**
+ * The same of the texts in the sources of packages that reach a user: messages of errors, parts of them, and error replies of scripts.
+ * Of what the command line prints only messages of errors count.
+ * @param {string} [folder]
+ */
+export async function errorProblems(folder = join(root, "packages")) {
+  const { textsOf } = await import("./texts.mjs");
+  const sources = readdirSync(folder, { recursive: true, encoding: "utf8" })
+    .map((path) => path.split(sep).join("/"))
+    .filter((path) => /^[^/]+\/src\/.*\.(?:ts|lua)$/.test(path));
+  return sources.flatMap((path) =>
+    textsOf(path, readFileSync(join(folder, path), "utf8"), printed.test(path)).flatMap(({ line, text }) =>
+      problemsOf(text).map(({ problem }) => `packages/${path}:${line}: ${problem}`),
+    ),
+  );
+}
+
 /**
  * @param {string} text Markdown.
  * @returns {{ line: number, problem: string }[]}

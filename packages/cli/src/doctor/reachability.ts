@@ -40,7 +40,7 @@ const reasonOf = (error: unknown): string => {
   return [code, kitCode, cause?.code, cause?.message, message].filter((text) => text !== undefined).join(" ");
 };
 
-const wrongPort = /a wrong port/i;
+const wrongPort = /check the port/i;
 const fixes: readonly (readonly [RegExp, string])[] = [
   [wrongPort, "Correct the port, or the scheme: rediss: with TLS, redis: without TLS."],
   [

@@ -41,7 +41,7 @@ export const labelNames = (names: readonly string[]): readonly string[] => {
     textOption("labelNames", name, 128);
     if (!metricPattern.test(name) || name.startsWith("__") || reservedLabels.has(name))
       throw new RangeError(
-        `Expected each of \`labelNames\` to have only letters, digits and _, and not to start with a digit or __ or be le or quantile, got ${shown(name)}`,
+        `Invalid name ${shown(name)} in \`labelNames\`: use letters, digits and _. It must not start with a digit or __, or be le or quantile`,
       );
   }
   if (new Set(names).size < names.length) throw new RangeError("Expected `labelNames` to be different names");
