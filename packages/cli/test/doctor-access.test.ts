@@ -136,7 +136,7 @@ describe("kit doctor without a server", () => {
     const server = await started({ password: "right" });
     const { code, of, said } = await doctor(server.url.replace("right", "wrong"));
     expect(code).toBe(3);
-    expect(said("reachability")).toMatch(/refused the credentials/);
+    expect(said("reachability")).toMatch(/rejected the credentials/);
     expect(of("reachability").findings[0]!.fix).toMatch(/^Correct the user name and password/);
   });
 

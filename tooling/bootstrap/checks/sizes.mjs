@@ -15,7 +15,7 @@ const libraryKiB = 15;
 const exceptionsKiB = {
   // Says of a weight whether its change can be made again, also when some shards have it; folds what keyboards of eleven scripts
   // exchange, and finds names without their hyphens.
-  "@kit/autocomplete": 19.75,
+  "@kit/autocomplete": 20,
   // Positions that reach other devices, and one's own messages that are never unread, also after joining again; reads and begins
   // while a node of a Cluster is lost.
   "@kit/chat": 24.25,
@@ -26,7 +26,7 @@ const exceptionsKiB = {
   // One request for each command, and nothing else.
   "@kit/core/http": 2.25,
   // The life of an object and the rules of options, which each package had for itself; clients without connections.
-  "@kit/core/toolkit": 17.85,
+  "@kit/core/toolkit": 18,
   // Reads public files with their faults: policies, counts, numeric addresses; streams without a name; lets go of abandoned versions.
   "@kit/geoip": 16.25,
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records; and contents that it cannot read.

@@ -61,7 +61,7 @@ export const describeWaiting = (leasing: Leasing): void => {
       const leaser = make({ deadlineMs: 200 });
       const codes: unknown[] = [];
       leaser.on("error", (error) => codes.push((error as { code: unknown }).code));
-      const require = (replicas: string): Promise<unknown> =>
+      const demand = (replicas: string): Promise<unknown> =>
         Promise.all(redis.server.nodes.map((node) => node.call("CONFIG", "SET", "min-replicas-to-write", replicas)));
       const refusals = async (): Promise<number> => {
         const texts = await Promise.all(redis.server.nodes.map((node) => node.call("INFO", "errorstats")));
@@ -71,24 +71,24 @@ export const describeWaiting = (leasing: Leasing): void => {
         );
       };
       const before = await refusals();
-      await require("1");
-      redis.defer(() => require("0"));
+      await demand("1");
+      redis.defer(() => demand("0"));
       const endless = watched(leaser.acquire());
       // Within the deadline of a command, it is sent about five times.
       await eventually(async () => expect((await refusals()) - before).toBeGreaterThan(20));
       expect([endless.isSettled, codes]).toEqual([false, ["KIT_SERVER"]]);
-      await require("0");
+      await demand("0");
       expect((await endless.promise).isHeld).toBe(true);
       expect(codes).toEqual(["KIT_SERVER", "KIT_RECOVERED"]);
 
       // Its end reports no further failure.
-      await require("1");
+      await demand("1");
       const controller = new AbortController();
       const given = rejection(leaser.acquire({ signal: controller.signal }));
       await eventually(() => expect(codes).toHaveLength(3));
       controller.abort(new Error("never mind"));
       expect(await given).toMatchObject({ message: "never mind" });
-      await require("0");
+      await demand("0");
       await leaser.tryAcquire();
       await eventually(() => expect(codes.slice(2)).toEqual(["KIT_SERVER", "KIT_RECOVERED"]));
     });
