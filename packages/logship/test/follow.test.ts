@@ -72,6 +72,26 @@ describe("following a log", () => {
     expect(await stop()).toMatchObject({ message: "stopped" });
   });
 
+  it("waits for the last lines of a rotated file, although it is compressed already", async () => {
+    const path = join(await fixture.directory(), "app.log");
+    const { errors, stop } = following(path, { quietMs: 500 });
+    const got = collecting();
+    await writeFile(path, text(0, 1));
+    await soon(() => expect(got.lines).toHaveLength(1));
+    await writeFile(`${path}.1.gz`, gzipSync(text(0, 1)));
+    const later = Date.now() / 1_000 + 60;
+    await utimes(`${path}.1.gz`, later, later);
+    await rename(path, `${path}.1`);
+    await writeFile(path, text(40, 41));
+    for (let line = 1; line < 40; line++) {
+      await appendFile(`${path}.1`, text(line, line + 1));
+      await soon(() => expect([got.lines.length, errors]).toEqual([line + 1, []]));
+    }
+    await soon(() => expect(got.lines).toEqual(text(0, 41).split("\n").slice(0, -1)));
+    expect(await stop()).toMatchObject({ message: "stopped" });
+    expect(errors).toEqual([]);
+  });
+
   it("ships lines that are written into space that the file had reserved, and then the next file", async () => {
     const directory = await fixture.directory();
     const path = join(directory, "app.log");

@@ -285,7 +285,7 @@ export class OpenFile {
     const { buffer } = await this.#handle.read(Buffer.alloc(length), 0, length, size - length);
     const opened = await OpenFile.open(other);
     try {
-      return opened !== undefined && !opened.isGzip && (await opened.#endsLike(size, length, crc32(buffer)));
+      return opened?.isGzip === false && (await opened.#endsLike(size, length, crc32(buffer)));
     } finally {
       await opened?.close();
     }

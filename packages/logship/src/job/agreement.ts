@@ -75,21 +75,21 @@ export const agreementOf = async (
   const comparable = isSame ? known.map((one) => ({ ...one, other: undefined })) : known;
   const { twin, hasMore, held, crcs, end } = await twinOf(file, opened.text(), comparable, signal);
   let of = held?.other;
-  // It may have been truncated since it was compared.
-  let mayBeCopy = of && (opened.isGzip || (await opened.isWithin(of)) || !(await hasContent(of, held!, signal)));
+  // Not a copy of it. It may have been truncated since it was compared, so that is checked last.
+  const isApart = of && !opened.isGzip && !(await opened.isWithin(of)) && (await hasContent(of, held!, signal));
   const isDecided = twin && !hasMore;
   const longer = isDecided || !end ? [] : known.filter(({ offset }) => offset > end);
   for (const { content, position, other } of longer) {
     if (of || !other) continue;
     // With a twin, another plain file only: there can be many, and each is read as far as this text reaches.
-    if (twin && (opened.isGzip || !(await opened.isWithin(other)))) continue;
+    if (twin && !(await opened.isWithin(other))) continue;
     if (!(await hasContent(other, { offset: end!, crc: crcs.get(end!)! }, signal))) continue;
     if (isPair(file, other)) return { content, position, from: "" };
-    [of, mayBeCopy] = [other, true];
+    of = other;
   }
   // The other file may have been truncated since this copy was opened. Then the copy is complete now.
   const isOld = !of && longer.length > 0 && (await opened.now()).stamp !== opened.was.stamp;
-  if (isOld || (mayBeCopy && !isDecided)) {
+  if (isOld || (of && !isApart && !isDecided)) {
     // A copy that another file is about to be truncated for, or a second file.
     const key = isOld ? file.id : keyOf(file);
     const since = alike.get(key) ?? performance.now();

@@ -117,10 +117,10 @@ export async function* followLog(
       const mark = watching.mark();
       const live = await liveFile();
       const isLive = live?.id === file.id;
-      // The later a file was rotated away, the later it was written.
+      // The later a file was rotated away, the later it was written; a gzip file, when it was compressed.
       const others = isLive ? [] : await rotatedFiles(live);
       const index = others.findIndex(({ id }) => id === file.id);
-      const isLast = index < 0 || index === others.length - 1;
+      const isLast = index < 0 || (others[index + 1]?.name ?? ".gz").endsWith(".gz");
       // The size is read last, so that earlier writes are counted.
       const { size } = await opened.now();
       if (size < at) throw changedError(file.name);
