@@ -121,7 +121,7 @@ describe("a relay", () => {
     await eventually(() => expect(ran).toHaveLength(1), patient);
     const id = await add("COMMIT");
     proxy.down.hole = true;
-    await expect(relay.step(client)).rejects.toThrow(/unknown/);
+    await expect(relay.step(client)).rejects.toThrow(/reply was lost/);
     expect(await rows()).toBe(1);
     await eventually(() => expect(ran.slice(1)).toEqual([id]), patient);
     proxy.heal();

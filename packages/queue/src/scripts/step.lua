@@ -105,7 +105,7 @@ local function usualStep()
   if isWoken and ready == 0 and not isMaintained and redis.call('EXISTS', prioritised, delayed, leases, suspended) == 0 then
     repeated(redis.pcall('SET', taken, recordOf({}), 'PX', 600000, 'GET'))
     if string.find(flags, 't', 1, true) then readClock() end
-    return { '', '', '', '', micros .. ' -1 -1 0 0 -2 0' }
+    return { '', '', '', '', micros .. ' -1 -1 0 0 -2 0 0' }
   end
   local isPlain = maintenance == '' and #others == 0 and not string.find(flags, 's', 1, true) and not string.find(done, '!', 1, true)
   local isFew = #done < 600 and (ready <= sure or count == sure)
@@ -192,10 +192,9 @@ if usual then return usual end
 readClock()
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
--- Counts the rare keys, and five times `wake`, which exists only while no worker is idle: an idle worker pops its markers.
-local found = redis.call('EXISTS', prioritised, failures, limits, suspended, wake, wake, wake, wake, wake)
-local isRare, isLimited = found % 5 > 0, false
-local onlySure = found < 5 and sure < count
+local isRare, isLimited = redis.call('EXISTS', prioritised, failures, limits, suspended) > 0, false
+-- An idle worker pops its markers, so `wake` exists only while no worker is idle.
+local onlySure = sure < count and redis.call('EXISTS', wake) == 0
 if onlySure then count = sure end
 local isFull = isRare or looks or maintenance ~= '' or #others > 0
 if isFull or count == 0 then
@@ -203,13 +202,13 @@ if isFull or count == 0 then
   redis.call('HLEN', jobs)
 end
 if isFull then
-  local ranks = redis.call('ZCARD', prioritised)
+  redis.call('ZCARD', prioritised)
   redis.call('ZCARD', delayed)
   redis.call('ZCARD', wake)
   redis.call('ZCARD', dead)
   redis.call('ZCARD', revoked)
-  local failed = redis.call('HLEN', failures)
-  isLimited = found % 5 > math.min(ranks, 1) + math.min(failed, 1)
+  redis.call('HLEN', failures)
+  isLimited = isRare and redis.call('EXISTS', limits, suspended) > 0
   redis.call('HLEN', meta)
   redis.call('STRLEN', taken)
   for _, key in ipairs(replies) do redis.call('HLEN', key) end

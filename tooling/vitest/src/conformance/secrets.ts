@@ -124,7 +124,12 @@ export const secrets = (fixture: Fixture, object: Conforming): void => {
         }),
       );
       for (const { prefix } of readies) await begin(server, prefix);
-      const pending = Object.fromEntries(readies.map(({ ready }) => [ready.key, ready.run()] as const));
+      // A wait without a limit would last as long as the trouble.
+      const limited = ({ options = {}, required }: Ready["call"]): object | undefined =>
+        "waitMs" in options ? { ...required, waitMs: 1_000 } : undefined;
+      const pending = Object.fromEntries(
+        readies.map(({ ready }) => [ready.key, ready.run(limited(ready.call))] as const),
+      );
       const settled = await fixture.all(pending);
       for (const [key, outcome] of settled) if (failed(`${key}, ${trouble}`, outcome)) failures++;
       await end?.(server, "");
