@@ -41,7 +41,6 @@ const event = fc.oneof(
         "unlimited" as const,
         "limited" as const,
         "dead" as const,
-        "woken" as const,
       ),
       index,
     ),
@@ -89,14 +88,14 @@ it("the usual step changes and replies what the whole script would, whatever is 
             if (what === "limited") await client.hset(keys.limits, "concurrency", "2");
             if (what === "unlimited") await client.del(keys.limits);
             if (what === "dead") await client.multi().hset(keys.jobs, id, blob).zadd(keys.dead, 5, id).exec();
-            if (what === "woken") await client.zpopmin(keys.wake);
           }
         if (!isRepeat) number++;
         const takeId = `worker0${(3 * number).toString(36).padStart(5, "0")}`;
-        const ends = [...held.slice(0, done), ...ended.slice(0, isRepeat ? 1 : 0)];
         const sure = Math.max(0, count - ahead);
         // Only a worker with a free handler waits.
         const flagged = count === 0 ? flags.replace("w", "") : flags;
+        // A step behind a wait ends no job.
+        const ends = flagged.includes("w") ? [] : [...held.slice(0, done), ...ended.slice(0, isRepeat ? 1 : 0)];
         const args = {
           takeId,
           count,
@@ -109,6 +108,7 @@ it("the usual step changes and replies what the whole script would, whatever is 
         };
         const replies = [];
         for (const { script, keys, keyOf } of worlds) {
+          if (flagged.includes("w")) await client.zpopmin(keys.wake);
           const own = { ...keys, taken: keyOf(takeId), replies: [] };
           replies.push(await script.run(client, own, { ...args, done: ends.join("\n"), others: [] }));
         }

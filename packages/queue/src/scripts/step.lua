@@ -96,19 +96,20 @@ local function repeated(last)
   return last
 end
 
+local readyCount = takes and redis.call('LLEN', waiting) or 0
+-- Most waits end on an idle queue. This also works on a server that refuses writes.
+local isMaintained = maintenance ~= '' and (maintenance ~= '0' or redis.call('EXISTS', dead) == 1)
+if isWoken and readyCount == 0 and not isMaintained and redis.call('EXISTS', prioritised, delayed, leases, suspended) == 0 then
+  repeated(redis.pcall('SET', taken, recordOf({}), 'PX', 600000, 'GET'))
+  if string.find(flags, 't', 1, true) then readClock() end
+  return { '', '', '', '', micros .. ' -1 -1 0 0 -2 0 0' }
+end
+
 -- Ends and takes a few plain jobs while nothing is stored that could stop them. Nil: the rest of the script decides; nothing was changed.
 -- It needs no library, since building their functions takes longer than all its commands.
 local function usualStep()
-  local ready = takes and redis.call('LLEN', waiting) or 0
-  -- Most waits end on an idle queue. This also works on a server that refuses writes.
-  local isMaintained = maintenance ~= '' and (maintenance ~= '0' or redis.call('EXISTS', dead) == 1)
-  if isWoken and ready == 0 and not isMaintained and redis.call('EXISTS', prioritised, delayed, leases, suspended) == 0 then
-    repeated(redis.pcall('SET', taken, recordOf({}), 'PX', 600000, 'GET'))
-    if string.find(flags, 't', 1, true) then readClock() end
-    return { '', '', '', '', micros .. ' -1 -1 0 0 -2 0 0' }
-  end
   local isPlain = maintenance == '' and #others == 0 and not string.find(flags, 's', 1, true) and not string.find(done, '!', 1, true)
-  local isFew = #done < 600 and (ready <= sure or count == sure)
+  local isFew = #done < 600 and (readyCount <= sure or count == sure)
   if not isPlain or not isFew or redis.call('EXISTS', prioritised, limits, suspended) > 0 then return nil end
 
   if takes or looks or string.find(flags, 't', 1, true) then readClock() end
@@ -133,9 +134,9 @@ local function usualStep()
   end
   local hasFailures = redis.call('HLEN', failures) > 0
   local ids, reply, records = {}, {}, ''
-  if ready > 0 then
+  if readyCount > 0 then
     local maxBytes, firstRead = string.match(room, '^(%d+) (%d+)$')
-    if math.min(ready, count) > tonumber(firstRead or count) then return nil end
+    if math.min(readyCount, count) > tonumber(firstRead or count) then return nil end
     ids = redis.call('LRANGE', waiting, 0, count - 1)
     reply = redis.call('HMGET', jobs, unpack(ids))
     local bytes = 0
@@ -150,7 +151,7 @@ local function usualStep()
       records = table.concat(found, '\n')
     end
   end
-  local leaves = isWoken and ready > #ids
+  local leaves = isWoken and readyCount > #ids
   if leaves then redis.call('ZCARD', wake) end
   if #members > 0 then
     redis.call('HLEN', jobs)
