@@ -176,7 +176,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     const isLate = deadline.remainingMs <= 2;
     // It may last longer than the deadline of a command: a slot moves as long as its largest key.
     if (waitMs > 0 && !isLate && !this.commands.life.isClosed && !signal?.aborted && passes(error)) {
-      // Nothing else would show a wait without an end that makes no progress: the address may be that of a replica.
+      // A wait without a limit would otherwise hide that it makes no progress, for example at the address of a replica.
       if (waitMs === Infinity) this.commands.outage.failed(request.token, this.commands.errorOf(error));
       return;
     }
