@@ -1439,7 +1439,14 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
       slots.itRanAll(keys, () => [
         {
           script: add,
-          args: ["AAAAAAAAA", 5, 0, `${id}2\tp1\tu\t?\n${id}3\tkother\t?`, 'k1 job\n"2"', 'k1 job\n"3"'],
+          args: [
+            "AAAAAAAAA",
+            5,
+            0,
+            `${id}2\tpriority=1\tifNew\tanswer\n${id}3\tkey=other\tanswer`,
+            'k1 job\n"2"',
+            'k1 job\n"3"',
+          ],
           seed,
         },
         { script: prioritise, args: [id, 2], seed: onlyRanked },
@@ -1472,10 +1479,10 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: drain, args: ["suspended", 5], seed: withNames },
         { script: outcomes, args: [id, "other"], seed },
         { script: redrive, args: ["drop", `${id}\nother`, "", 0], seed },
-        { script: step, args: [takeId, 1, 1, "", 60_000, "l", "2 10000 1209600000 67108864", "1", member], seed },
+        { script: step, args: [takeId, 1, 1, "", 60_000, "look", "2 10000 1209600000 67108864", "1", member], seed },
         {
           script: step,
-          args: ["worker000003", 5, 5, "", 60_000, "l", "2 10000 1209600000 67108864", "", ""],
+          args: ["worker000003", 5, 5, "", 60_000, "look", "2 10000 1209600000 67108864", "", ""],
           seed: withNames,
         },
       ]);

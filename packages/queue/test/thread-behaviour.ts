@@ -8,7 +8,7 @@ import { queueSettings } from "../src/store/options.js";
 import { heartbeat } from "../src/store/scripts/index.js";
 import { mirrorTo } from "../src/thread/index.js";
 import { JobLeases } from "../src/work/leases.js";
-import type { LeaseMirror } from "../src/thread/mirror.js";
+import type { LeaseMirror, MirroredLeases } from "../src/thread/mirror.js";
 import { jobsOf, type TakenJob } from "../src/work/taken.js";
 import { type ThreadOptions, threadOptions } from "../src/thread/options.js";
 import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
@@ -162,16 +162,16 @@ export const threadBehaviour = (mode: RedisMode): void => {
       let current: LeaseMirror | undefined;
       const { keys, outage } = commands;
       const thread = threadOptions(client, "thread") as ThreadOptions;
-      const mirrored = {
+      const mirrored: MirroredLeases = {
         get members() {
           return leases.members;
         },
-        jobs: leases.jobs,
+        settle: (renewed, cancelled, until) => leases.settle(renewed, cancelled, until),
         mirrorTo: (mirror: LeaseMirror | undefined) => {
           current = mirror;
           leases.mirrorTo(mirror && { ...mirror, held: (members) => void (isRead && mirror.held(members)) });
         },
-      } as JobLeases;
+      };
       mirrorTo(mirrored, {
         redis: client,
         thread,

@@ -46,7 +46,7 @@ export const uniqueBehaviour = (mode: RedisMode): void => {
       const taken = { takeId, count: 0, sure: 0, room: "", leaseMs: 60_000, maintenance: "", done: "", others: [] };
       await eventually(async () => {
         await fixture.expireLeases();
-        await scripts.step.run(redis.client, keys, { ...taken, flags: "l", bounds: "1 10000 1209600000 67108864" });
+        await scripts.step.run(redis.client, keys, { ...taken, flags: "look", bounds: "1 10000 1209600000 67108864" });
         expect((await fixture.counts()).leases).toBe(0);
       });
     };

@@ -304,7 +304,7 @@ export class Fetcher {
     const takenAt = Math.floor(reply.nowMicros / 1_000);
     // The step behind a wait ran at an unknown instant since it was sent. If a reconnect discarded the bounds of the server's clock, its
     // time gives none.
-    const isTimed = !request.flags.includes("w") || this.#isClockKnown;
+    const isTimed = !request.flags.includes("woken") || this.#isClockKnown;
     if (reply.nowMicros > 0) {
       if (isTimed) {
         this.#commands.clock.observe(sentAt, takenAt);
@@ -324,7 +324,7 @@ export class Fetcher {
     }
     if (reply.isStopped) this.#host.stopped();
     if (reply.entries.length === 0) return;
-    if (request.flags.includes("s")) this.#maintenance.announced();
+    if (request.flags.includes("announce")) this.#maintenance.announced();
     const { takeId, leaseMs } = request;
     const leaseUntil = this.leases.endOf(takenAt, sentAt);
     const take = { takeId, takenAt, leaseUntil, receivedAt: performance.now(), isLimited, commands: this.#commands };
@@ -332,7 +332,7 @@ export class Fetcher {
     if (!isTimed && take.leaseUntil - take.receivedAt < leaseMs / 2) return this.#takes.lose(takeId);
     const jobs = jobsOf(reply, take, this.#received);
     this.#received += jobs.length;
-    this.#room.received(reply.blobs, request.flags.includes("w") ? 0 : take.receivedAt - sentAt);
+    this.#room.received(reply.blobs, request.flags.includes("woken") ? 0 : take.receivedAt - sentAt);
     this.leases.hold(jobs);
     if (this.#isTaking) this.#host.deliver(jobs);
     else void this.handBack(jobs);

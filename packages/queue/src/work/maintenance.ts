@@ -56,7 +56,7 @@ export class Maintenance {
     }
     const announces = startsWork && now - this.#announcedAt > this.#leaseMs / 2;
     const isTimed = now - this.#timedAt < timeEveryMs && isClockKnown;
-    return `${isWoken ? "w" : ""}${isTimed ? "" : "t"}${looks ? "l" : ""}${announces ? "s" : ""}`;
+    return `${isWoken ? "woken " : ""}${isTimed ? "" : "time "}${looks ? "look " : ""}${announces ? "announce" : ""}`;
   }
 
   /**
