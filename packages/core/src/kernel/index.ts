@@ -60,6 +60,7 @@ export {
   ownSettings,
 } from "./connection/client.js";
 export { answered, reconnectMs } from "./connection/dedicated.js";
+export { addListeners } from "./connection/listeners.js";
 export { noAnswer } from "./connection/no-answer.js";
 export { isOwned, superviseClient } from "./connection/supervision.js";
 export { lowerBoundMs } from "./context/clock.js";
