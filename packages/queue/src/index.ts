@@ -16,12 +16,12 @@ export {
   RateLimitError,
   SnoozeError,
   UnrecoverableError,
-} from "./errors.js";
+} from "./job/errors.js";
 
-export type { Backoff } from "./add/backoff.js";
-export type { Unique } from "./add/unique.js";
-export type { QueueErrorCode } from "./errors.js";
-export type { StoredError } from "./failure.js";
+export type { Backoff } from "./job/backoff.js";
+export type { Unique } from "./job/unique.js";
+export type { QueueErrorCode } from "./job/errors.js";
+export type { StoredError } from "./job/failure.js";
 export type {
   AnyJob,
   AnyJobs,
@@ -36,22 +36,15 @@ export type {
   JobTypes,
   Jsonified,
   Received,
-} from "./work/handlers.js";
-export type { Job } from "./work/job.js";
-export type { DeadLetter } from "./manage/letters.js";
-export type {
-  AddedOnce,
-  AddOnceOptions,
-  AddOptions,
-  CallOptions,
-  DeadLetterBounds,
-  DeadLetterOptions,
-  DurableOption,
-  HeldState,
-  History,
-  QueueOptions,
-  WorkOptions,
-} from "./options.js";
+} from "./job/types.js";
+export type { Job } from "./job/job.js";
+export type { DeadLetter } from "./dead/letters.js";
+export type { AddedOnce, HeldState } from "./job/added.js";
+export type { AddOnceOptions, AddOptions } from "./add/options.js";
+export type { CallOptions } from "./call/options.js";
+export type { DeadLetterBounds, DurableOption, History, QueueOptions } from "./store/options.js";
+export type { DeadLetterOptions } from "./dead/options.js";
+export type { WorkOptions } from "./work/options.js";
 export type { JobToAdd, Queue, QueueEvents } from "./queue.js";
 export type { WorkerEvents } from "./work/events.js";
 export type { WorkerOf as Worker } from "./work/worker.js";

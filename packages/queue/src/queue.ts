@@ -8,41 +8,27 @@ import {
   TypedEmitter,
 } from "@kit/core/toolkit";
 import { Calls } from "./call/calls.js";
-import { QueueCommands } from "./commands.js";
-import type {
-  AnyJobs,
-  CalledResult,
-  Handlers,
-  JobData,
-  JobName,
-  JobSchemas,
-  JobTypes,
-  Received,
-} from "./work/handlers.js";
-import { type DeadLetter, readLetters } from "./manage/letters.js";
+import { QueueCommands } from "./store/commands.js";
+import type { AnyJobs, CalledResult, Handlers, JobData, JobName, JobSchemas, JobTypes, Received } from "./job/types.js";
+import { type DeadLetter, readLetters } from "./dead/letters.js";
+import type { AddedOnce } from "./job/added.js";
 import {
-  type AddedOnce,
+  type AddDefaults,
+  addDefaults,
   type AddOnceOptions,
   type AddOptions,
-  type CallOptions,
-  type DeadLetterOptions,
-  idsOption,
   resolveAdd,
-  resolveCall,
-  letterRules,
-  type RedriveOptions,
-  redriveRules,
   type ResolvedAdd,
-  type QueueOptions,
-  type QueueSettings,
-  queueSettings,
-  type WorkOptions,
-} from "./options.js";
-import { encodePayload, headOf, type Payload, readPayload } from "./add/payload.js";
+} from "./add/options.js";
+import { type CallDefaults, callDefaults, type CallOptions, resolveCall } from "./call/options.js";
+import { type DeadLetterOptions, idsOption, letterRules, type RedriveOptions, redriveRules } from "./dead/options.js";
+import { type QueueOptions, type QueueSettings, queueSettings } from "./store/options.js";
+import type { WorkOptions } from "./work/options.js";
+import { encodePayload, headOf, type Payload, readPayload } from "./job/payload.js";
 import { type Added, idOf, type NewJob, parseOp, Producer } from "./add/producer.js";
-import { assertFits } from "./add/schemas.js";
-import { keyWordOf } from "./add/unique.js";
-import { maxRedriven, redrive } from "./scripts/index.js";
+import { assertFits } from "./job/schemas.js";
+import { keyWordOf } from "./job/unique.js";
+import { maxRedriven, redrive } from "./store/scripts/index.js";
 import type { Turn } from "./work/turn.js";
 import { Worker, type WorkerOf } from "./work/worker.js";
 
@@ -90,6 +76,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   readonly name: string;
   readonly #redis: RedisLike;
   readonly #settings: QueueSettings;
+  readonly #addDefaults: AddDefaults;
+  readonly #callDefaults: CallDefaults;
   readonly #commands: QueueCommands;
   readonly #life: ObjectLife;
   readonly #producer: Producer;
@@ -105,7 +93,9 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     this.name = name;
     this.#redis = redis;
     this.#settings = queueSettings(options);
-    this.#usual = resolveAdd(noOptions, this.#settings);
+    this.#addDefaults = addDefaults(this.#settings);
+    this.#callDefaults = callDefaults(this.#settings);
+    this.#usual = resolveAdd(noOptions, this.#addDefaults);
     const onError = (error: KitError): void => this.emit("error", error);
     const events = { error: onError, evictable: (policy: string) => this.emit("evictable", { policy }) };
     this.#commands = new QueueCommands(redis, name, this.#settings, events, `Queue ${JSON.stringify(name)}`);
@@ -136,7 +126,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     name: Name,
     ...[data, options]: AddArguments<JobData<Jobs, Name>>
   ): Promise<string> {
-    const resolved = options === undefined ? this.#usual : resolveAdd(options, this.#settings);
+    const resolved = options === undefined ? this.#usual : resolveAdd(options, this.#addDefaults);
     return idOf(await this.#add(name, data, resolved));
   }
 
@@ -157,7 +147,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     data: JobData<Jobs, Name>,
     options: AddOnceOptions,
   ): Promise<AddedOnce> {
-    const resolved = resolveAdd(options, this.#settings, true);
+    const resolved = resolveAdd(options, this.#addDefaults, true);
     return (await this.#add(name, data, resolved, true)) as AddedOnce;
   }
 
@@ -185,7 +175,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     name: Name,
     ...[data, options = {}]: AddArguments<JobData<Jobs, Name>, CallOptions>
   ): Promise<CalledResult<Jobs, Name>> {
-    const { waitMs, resolved } = resolveCall(options, this.#settings);
+    const { waitMs, resolved } = resolveCall(options, this.#callDefaults);
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     await this.#fits(name, payload);
     const add = (replyTo: string, op: string | undefined): Promise<string> =>
@@ -213,7 +203,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     const checks: Promise<void>[] = [];
     const made = jobs.map((job) => {
       const { name, data, ...options } = job as Omit<AddOptions, "op" | "signal"> & { name: string; data: unknown };
-      const resolved = Object.keys(options).length === 0 ? this.#usual : resolveAdd(options, this.#settings);
+      const resolved = Object.keys(options).length === 0 ? this.#usual : resolveAdd(options, this.#addDefaults);
       const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
       const fits = this.#fits(name, payload);
       if (fits) checks.push(fits);

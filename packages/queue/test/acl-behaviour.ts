@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { createQueueEvents } from "../src/events/index.js";
 import { keepHistory } from "../src/history/index.js";
 import type { Job } from "../src/index.js";
-import { cancelledChannel, keyHead } from "../src/keys.js";
+import { cancelledChannel, keyHead } from "../src/job/keys.js";
 import { setLimits } from "../src/manage/index.js";
 import { readCheckpoint, saveCheckpoint } from "../src/progress/index.js";
 import { user } from "./acl.js";

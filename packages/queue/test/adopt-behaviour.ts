@@ -6,7 +6,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type AdoptOptions, AdoptionError, type AdoptReport, adoptBullQueue } from "../src/adopt/index.js";
 import * as scripts from "../src/adopt/scripts/index.js";
-import { keyHead } from "../src/keys.js";
+import { keyHead } from "../src/job/keys.js";
 import { pauseQueue } from "../src/manage/index.js";
 import { createSchedules } from "../src/schedules/index.js";
 import { user } from "./acl.js";

@@ -19,9 +19,9 @@ import {
   type WorkerEvents,
 } from "../src/index.js";
 import { type QueueAddress, setPriority } from "../src/manage/index.js";
-import { answeredKey, keyHead, onceKeys, repliesKey, takenKey } from "../src/keys.js";
+import { answeredKey, keyHead, onceKeys, repliesKey, takenKey } from "../src/job/keys.js";
 import * as looks from "../src/manage/scripts.js";
-import * as scripts from "../src/scripts/index.js";
+import * as scripts from "../src/store/scripts/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, latch, name, permanentKeys, type QueueFixture, Runs } from "./harness.js";
 

@@ -6,8 +6,8 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { CallTimeoutError, type CallOptions, JobFailedError, JobOutcomeLostError } from "../src/index.js";
 import * as looks from "../src/manage/scripts.js";
-import * as scripts from "../src/scripts/index.js";
-import { keyHead, repliesKey } from "../src/keys.js";
+import * as scripts from "../src/store/scripts/index.js";
+import { keyHead, repliesKey } from "../src/job/keys.js";
 import { user } from "./acl.js";
 import { fixtureOf, latch, name, permanentKeys, type QueueFixture } from "./harness.js";
 

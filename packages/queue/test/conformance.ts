@@ -8,7 +8,11 @@ import {
   type Queue,
   type WorkOptions,
 } from "../src/index.js";
-import { addRules, callRules, letterRules, queueRules, redriveRules, workRules } from "../src/options.js";
+import { addRules } from "../src/add/options.js";
+import { callRules } from "../src/call/options.js";
+import { letterRules, redriveRules } from "../src/dead/options.js";
+import { queueRules } from "../src/store/options.js";
+import { workRules } from "../src/work/options.js";
 import { createSchedules, type Schedules } from "../src/schedules/index.js";
 import { listRules, scheduleRules, schedulesRules } from "../src/schedules/options.js";
 import { name, permanentKeys, Runs } from "./harness.js";

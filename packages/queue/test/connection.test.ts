@@ -4,9 +4,9 @@ import { aborted, closedPort, losingOnce, rejection, sentTwice } from "@tooling/
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { QueueCommands } from "../src/commands.js";
+import { QueueCommands } from "../src/store/commands.js";
 import type { Queue } from "../src/index.js";
-import { queueSettings } from "../src/options.js";
+import { queueSettings } from "../src/store/options.js";
 import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys, persistence: "always" });

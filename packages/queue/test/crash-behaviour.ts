@@ -4,7 +4,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type Job, JobLeaseLostError } from "../src/index.js";
 import * as looks from "../src/manage/scripts.js";
-import * as scripts from "../src/scripts/index.js";
+import * as scripts from "../src/store/scripts/index.js";
 import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
 
 /** Jobs whose processes are killed or paused, on one server or on a Cluster. */

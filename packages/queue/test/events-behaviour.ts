@@ -10,7 +10,7 @@ import {
 } from "../src/events/index.js";
 import * as ownScripts from "../src/events/scripts/index.js";
 import { SnoozeError } from "../src/index.js";
-import { keyHead, takenKey } from "../src/keys.js";
+import { keyHead, takenKey } from "../src/job/keys.js";
 import {
   cancelJob,
   drainQueue,
@@ -21,7 +21,7 @@ import {
   rescheduleJob,
   resumeQueue,
 } from "../src/manage/index.js";
-import * as scripts from "../src/scripts/index.js";
+import * as scripts from "../src/store/scripts/index.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
 
 /** The events of a queue, on one server or on a Cluster. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { type StoredError, storedError } from "../src/failure.js";
+import { type StoredError, storedError } from "../src/job/failure.js";
 
 const chain = (...messages: string[]): Error => {
   let error: Error | undefined;

@@ -10,7 +10,7 @@ import {
   type Worker,
   type WorkOptions,
 } from "../src/index.js";
-import { type QueueAddress, type QueueKeys, endlessParts, queueKeys } from "../src/keys.js";
+import { type QueueAddress, type QueueKeys, endlessParts, queueKeys } from "../src/job/keys.js";
 
 /** The queue of a test, unless it has several. */
 export const name = "mail";

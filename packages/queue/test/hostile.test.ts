@@ -3,11 +3,11 @@ import * as vitest from "vitest";
 import { expect, it } from "vitest";
 import * as adoption from "../src/adopt/scripts/index.js";
 import * as history from "../src/history/scripts/index.js";
-import { keyHead, onceKeys, queueKeys, repliesKey, takenKey } from "../src/keys.js";
+import { keyHead, onceKeys, queueKeys, repliesKey, takenKey } from "../src/job/keys.js";
 import * as looks from "../src/manage/scripts.js";
-import * as notes from "../src/progress/scripts/index.js";
+import * as notes from "../src/notes/scripts/index.js";
 import * as schedules from "../src/schedules/scripts/index.js";
-import * as all from "../src/scripts/index.js";
+import * as all from "../src/store/scripts/index.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });

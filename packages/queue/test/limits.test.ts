@@ -1,5 +1,5 @@
 import { expect, it, vi } from "vitest";
-import type { StepReply } from "../src/scripts/index.js";
+import type { StepReply } from "../src/store/scripts/index.js";
 import { Timekeeper } from "../src/work/timekeeper.js";
 import { limitsBehaviour } from "./limits-behaviour.js";
 

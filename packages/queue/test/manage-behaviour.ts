@@ -15,9 +15,9 @@ import {
   removeJob,
   rescheduleJob,
 } from "../src/manage/index.js";
-import { cancelledChannel, keyHead } from "../src/keys.js";
+import { cancelledChannel, keyHead } from "../src/job/keys.js";
 import * as looks from "../src/manage/scripts.js";
-import * as scripts from "../src/scripts/index.js";
+import * as scripts from "../src/store/scripts/index.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
 
 /** Changes to jobs by their ids, on one server or on a Cluster. */

@@ -20,7 +20,7 @@ import {
   setPriority,
 } from "../src/manage/index.js";
 import * as looks from "../src/manage/scripts.js";
-import * as scripts from "../src/scripts/index.js";
+import * as scripts from "../src/store/scripts/index.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
 
 /** A worker that nobody wakes looks for work when a lease could have ended, after 10 s, or when its wait ends, after 13 to 15 s. */

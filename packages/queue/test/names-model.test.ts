@@ -3,9 +3,9 @@ import { useRedis } from "@kit/testing";
 import fc from "fast-check";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
-import { keyHead, type QueueKeys, queueKeys, takenKey } from "../src/keys.js";
+import { keyHead, type QueueKeys, queueKeys, takenKey } from "../src/job/keys.js";
 import * as looks from "../src/manage/scripts.js";
-import * as scripts from "../src/scripts/index.js";
+import * as scripts from "../src/store/scripts/index.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });

@@ -3,11 +3,11 @@ import { onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type Job, JobCancelledError, JobLeaseLostError, UnrecoverableError } from "../src/index.js";
-import { keyHead, notesKey } from "../src/keys.js";
+import { keyHead, notesKey } from "../src/job/keys.js";
 import { cancelJob, inspectJob, type JobReport, readLog } from "../src/manage/index.js";
 import { readCheckpoint, reportProgress, saveCheckpoint, writeLog } from "../src/progress/index.js";
-import * as scripts from "../src/progress/scripts/index.js";
-import * as readers from "../src/progress/scripts/readers.js";
+import * as scripts from "../src/notes/scripts/index.js";
+import * as readers from "../src/notes/scripts/readers.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
 
 const dayMs = 86_400_000;

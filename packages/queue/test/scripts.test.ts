@@ -7,11 +7,11 @@ import * as history from "../src/history/scripts/index.js";
 import * as historyReaders from "../src/history/scripts/readers.js";
 import * as looks from "../src/manage/scripts.js";
 import { popIfScript } from "../src/pop-if/script.js";
-import * as notes from "../src/progress/scripts/index.js";
-import * as notesReaders from "../src/progress/scripts/readers.js";
+import * as notes from "../src/notes/scripts/index.js";
+import * as notesReaders from "../src/notes/scripts/readers.js";
 import * as schedules from "../src/schedules/scripts/index.js";
-import * as all from "../src/scripts/index.js";
-import { keyHead, queueKeys, repliesKey, takenKey } from "../src/keys.js";
+import * as all from "../src/store/scripts/index.js";
+import { keyHead, queueKeys, repliesKey, takenKey } from "../src/job/keys.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });

@@ -4,7 +4,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Job } from "../src/index.js";
 import { addedJobs, drain, expectAdded, ManualClock } from "../src/testing/index.js";
-import { queueKeys } from "../src/keys.js";
+import { queueKeys } from "../src/job/keys.js";
 import { fixtureOf, name, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });

@@ -1,15 +1,16 @@
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { QueueCommands } from "../src/commands.js";
+import { QueueCommands } from "../src/store/commands.js";
 import { createQueue, type WorkOptions } from "../src/index.js";
 import { cancelJob } from "../src/manage/index.js";
-import { queueSettings } from "../src/options.js";
-import { heartbeat } from "../src/scripts/index.js";
+import { queueSettings } from "../src/store/options.js";
+import { heartbeat } from "../src/store/scripts/index.js";
 import { mirrorTo } from "../src/thread/index.js";
-import { JobLeases, type LeaseMirror } from "../src/work/leases.js";
+import { JobLeases } from "../src/work/leases.js";
+import type { LeaseMirror } from "../src/thread/mirror.js";
 import { jobsOf, type TakenJob } from "../src/work/taken.js";
-import { type ThreadOptions, threadOptions } from "../src/work/thread-options.js";
+import { type ThreadOptions, threadOptions } from "../src/thread/options.js";
 import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
 
 /** Long enough that a busy machine does not keep the thread silent for a lease. */

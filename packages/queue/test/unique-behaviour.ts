@@ -3,7 +3,7 @@ import { onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type AddedOnce, type AddOptions, type Queue, type Unique, UnrecoverableError } from "../src/index.js";
-import { answeredKey, keyHead, takenKey } from "../src/keys.js";
+import { answeredKey, keyHead, takenKey } from "../src/job/keys.js";
 import {
   cancelJob,
   drainQueue,
@@ -14,7 +14,7 @@ import {
   removeJob,
 } from "../src/manage/index.js";
 import * as looks from "../src/manage/scripts.js";
-import * as scripts from "../src/scripts/index.js";
+import * as scripts from "../src/store/scripts/index.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
 
 /** Jobs of which there is at most one of a key, on one server or on a Cluster. */

@@ -2,8 +2,8 @@ import { useRedis } from "@kit/testing";
 import fc from "fast-check";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
-import { answeredKey, keyHead, onceKeys, queueKeys, takenKey } from "../src/keys.js";
-import * as scripts from "../src/scripts/index.js";
+import { answeredKey, keyHead, onceKeys, queueKeys, takenKey } from "../src/job/keys.js";
+import * as scripts from "../src/store/scripts/index.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });

@@ -3,8 +3,8 @@ import { useRedis } from "@kit/testing";
 import fc from "fast-check";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
-import { keyHead, queueKeys, takenKey } from "../src/keys.js";
-import { step } from "../src/scripts/index.js";
+import { keyHead, queueKeys, takenKey } from "../src/job/keys.js";
+import { step } from "../src/store/scripts/index.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });

@@ -5,7 +5,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createOrderedWorker } from "../src/ordered/index.js";
 import * as looks from "../src/manage/scripts.js";
-import * as scripts from "../src/scripts/index.js";
+import * as scripts from "../src/store/scripts/index.js";
 import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
 
 /** Less than the time after which a worker that nobody wakes looks for work: 13 to 15 s. */

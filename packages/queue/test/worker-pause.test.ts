@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { StepReply } from "../src/scripts/index.js";
+import type { StepReply } from "../src/store/scripts/index.js";
 import { Timekeeper } from "../src/work/timekeeper.js";
 import { latch } from "./harness.js";
 import { workerPauseBehaviour } from "./worker-pause-behaviour.js";

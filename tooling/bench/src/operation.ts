@@ -1,4 +1,5 @@
 // An operation: callers that call again and again, in a client process. A rate counts their calls.
+import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "@tooling/lab";
 import { sent } from "./sent.js";
 
@@ -27,6 +28,34 @@ export interface RunResult {
   /** Milliseconds of each call, if they are timed. */
   readonly waits: Float64Array;
 }
+
+/** Starts a call of the first caller at an even rate, whether or not earlier ones have ended. Each is timed. */
+export const pour = async ({ call }: Operation, ms: number, perSecond: number): Promise<RunResult> => {
+  const waits: number[] = [];
+  const calls: Promise<unknown>[] = [];
+  const timed = async (number: number): Promise<void> => {
+    const calledAt = now();
+    await call(0, number);
+    waits.push(now() - calledAt);
+  };
+  const cpu = process.cpuUsage();
+  const sentBefore = sent();
+  const startedAt = now();
+  const gap = 1_000 / perSecond;
+  for (let due = startedAt + gap; due < startedAt + ms; due += gap) {
+    while (now() < due) await sleep(Math.max(1, due - now()));
+    calls.push(timed(calls.length));
+  }
+  await Promise.all(calls);
+  const { user, system } = process.cpuUsage(cpu);
+  return {
+    operations: calls.length,
+    elapsedMs: now() - startedAt,
+    sent: sent() - sentBefore,
+    cpuMicros: user + system,
+    waits: Float64Array.from(waits),
+  };
+};
 
 /** Local calls between two readings of the clock, since they take nanoseconds. */
 const burst = 1_000;

@@ -50,3 +50,44 @@ export const rateCase = (entry: Entry, { task, settleMs = 100, prepare, ...setti
     return { values: [rateOf(results)], operations, sent: commands, details };
   },
 });
+
+const everydayRates = [10, 100, 1_000];
+
+/** The everyday case: calls at an even rate instead of as fast as they go. `what` names a call in the unit. */
+export const steadyCases = (what: string, about: string, { task, prepare, ...settings }: RateSettings): Case[] =>
+  everydayRates.map((perSecond) => {
+    const name = `steady ${perSecond.toLocaleString("en")}/s`;
+    const work = `${about}, at an even rate`;
+    return {
+      ...settings,
+      entries: [
+        { name: `${name}: server`, unit: `µs of the server's CPU a ${what}`, about: work },
+        { name: `${name}: p50`, unit: "ms", about: work },
+        { name: `${name}: p99`, unit: "ms", about: work },
+        { name: `${name}: client`, unit: `µs of CPU a ${what}`, about: work },
+      ],
+      prepare: async (team, lab, scale) => {
+        await prepare?.(team, lab, scale);
+        // The first calls would measure interpreted code.
+        await runAll(team, task, warmUpMs * scale);
+      },
+      measure: async (team, lab, scale) => {
+        const watched = await lab.watch();
+        const ms = (perSecond <= 10 ? 10_000 : 3_000) * scale;
+        const [result] = await team.all<RunResult>("pour", { task, ms, perSecond });
+        if (!result) throw new Error("There is no client process");
+        const { cpuMicros, commands } = await watched();
+        const { operations } = result;
+        const waits = [...result.waits];
+        return {
+          values: [
+            cpuMicros / operations,
+            percentile(waits, 0.5),
+            percentile(waits, 0.99),
+            result.cpuMicros / operations,
+          ],
+          details: { commands: commands / operations },
+        };
+      },
+    };
+  });

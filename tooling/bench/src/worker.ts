@@ -2,7 +2,7 @@
 import { Session } from "node:inspector/promises";
 import { register } from "node:module";
 import type { Answer, Opening, Order } from "./lab.js";
-import { type Operation, run } from "./operation.js";
+import { type Operation, pour, run } from "./operation.js";
 import type { Jobs } from "./suite.js";
 import { loadJobs } from "./suites.js";
 
@@ -15,16 +15,27 @@ let session: Session | undefined;
 /** The jobs of every package, with `jobs` of this one. */
 const withCommon = (jobs: Jobs): Jobs => {
   const operations = new Map<string, Operation>();
+  const operationOf = async (task: unknown): Promise<Operation> => {
+    if (!jobs.operation) throw new Error("There is no operation");
+    const key = JSON.stringify(task);
+    const operation = operations.get(key) ?? (await jobs.operation(task as never));
+    operations.set(key, operation);
+    return operation;
+  };
   return {
     ...jobs,
     ready: () => undefined,
-    run: async ({ task, ms }: { readonly task: unknown; readonly ms: number }) => {
-      if (!jobs.operation) throw new Error("There is no operation");
-      const key = JSON.stringify(task);
-      const operation = operations.get(key) ?? (await jobs.operation(task as never));
-      operations.set(key, operation);
-      return await run(operation, ms);
-    },
+    run: async ({ task, ms }: { readonly task: unknown; readonly ms: number }) =>
+      await run(await operationOf(task), ms),
+    pour: async ({
+      task,
+      ms,
+      perSecond,
+    }: {
+      readonly task: unknown;
+      readonly ms: number;
+      readonly perSecond: number;
+    }) => await pour(await operationOf(task), ms, perSecond),
     startProfile: async () => {
       session = new Session();
       session.connect();

@@ -1,12 +1,13 @@
 import { KitError, type KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
 import { Batcher } from "@kit/core/batching";
 import { type Deadline, noAnswer } from "@kit/core/toolkit";
-import { isUnknown, type QueueCommands, wallMs } from "../commands.js";
-import { QueueFullError } from "../errors.js";
-import { IdSource, isMade, ownId } from "./ids.js";
-import type { AddedOnce, QueueSettings } from "../options.js";
-import { blobOf, type Payload } from "./payload.js";
-import { maxAdded } from "../scripts/index.js";
+import { isUnknown, type QueueCommands, wallMs } from "../store/commands.js";
+import { QueueFullError } from "../job/errors.js";
+import { IdSource, isMade, ownId } from "../job/ids.js";
+import type { AddedOnce } from "../job/added.js";
+import type { QueueSettings } from "../store/options.js";
+import { blobOf, type Payload } from "../job/payload.js";
+import { maxAdded } from "../store/scripts/index.js";
 
 /** One job on its way to the server. */
 export interface NewJob {

@@ -1,11 +1,11 @@
 import { KitError, type RedisLike } from "@kit/core";
 import { type ClientContext, Deadline, newToken, reading, resolve, withContext } from "@kit/core/toolkit";
-import { checkedAddress } from "../address.js";
-import { QueueCommands } from "../commands.js";
-import { answeredKey, onceKeys, type QueueAddress } from "../keys.js";
-import { queueSettings } from "../options.js";
+import { checkedAddress } from "../store/address.js";
+import { QueueCommands } from "../store/commands.js";
+import { answeredKey, onceKeys, type QueueAddress } from "../job/keys.js";
+import { queueSettings } from "../store/options.js";
 import { createSchedules, type Schedules } from "../schedules/schedules.js";
-import { add, type AddReply } from "../scripts/index.js";
+import { add, type AddReply } from "../store/scripts/index.js";
 import { AdoptionError } from "./errors.js";
 import { type AdoptOptions, adoptRules, type BullAddress, bullRules } from "./options.js";
 import type { BullLook, Entry, Item, Kind } from "./scripts/index.js";

@@ -1,10 +1,10 @@
 import { resolve } from "@kit/core/toolkit";
-import { longestWaitMs, type ResolvedBackoff } from "../add/backoff.js";
-import { idText, ownId } from "../add/ids.js";
-import { encodedName } from "../add/names.js";
-import { blobOf, headOf, type Payload } from "../add/payload.js";
-import { keyWordOf, type ResolvedUnique, uniqueWords } from "../add/unique.js";
-import { queueSettings } from "../options.js";
+import { longestWaitMs, type ResolvedBackoff } from "../job/backoff.js";
+import { idText, ownId } from "../job/ids.js";
+import { encodedName } from "../job/names.js";
+import { blobOf, headOf, type Payload } from "../job/payload.js";
+import { keyWordOf, type ResolvedUnique, uniqueWords } from "../job/unique.js";
+import { queueSettings } from "../store/options.js";
 import { scheduleId, type ScheduleOptions, scheduleRules } from "../schedules/options.js";
 import { wantedOf } from "../schedules/wanted.js";
 import type { Item } from "./scripts/index.js";

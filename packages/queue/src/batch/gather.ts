@@ -1,5 +1,5 @@
 import { types } from "node:util";
-import type { Job } from "../work/job.js";
+import type { Job } from "../job/job.js";
 
 /** The caller's function that runs a batch. */
 export type Gathering = (jobs: readonly Job[], signal: AbortSignal) => unknown;

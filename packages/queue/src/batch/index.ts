@@ -1,4 +1,4 @@
-import type { Job } from "../work/job.js";
+import type { Job } from "../job/job.js";
 import { type BatchOptions, batchSettings } from "./options.js";
 import { type Gathering, gather } from "./gather.js";
 

@@ -1,5 +1,5 @@
 import { integer, integerOption, resolve, type RulesOf } from "@kit/core/toolkit";
-import { milliseconds } from "../add/backoff.js";
+import { milliseconds } from "../job/backoff.js";
 
 const dayMs = 86_400_000;
 

@@ -1,6 +1,6 @@
 import { KitClosedError, KitError, KitUnknownOutcomeError } from "@kit/core";
 import { asKitError, backoffMs, Deadline, pause, settled } from "@kit/core/toolkit";
-import type { QueueCommands } from "../commands.js";
+import type { QueueCommands } from "../store/commands.js";
 import {
   CallTimeoutError,
   JobCancelledError,
@@ -8,10 +8,10 @@ import {
   JobFailedError,
   JobOutcomeLostError,
   JobResultError,
-} from "../errors.js";
-import { randomText } from "../add/ids.js";
-import { maxWanted } from "../scripts/index.js";
-import { failureOf, kindOf, refusalOf, resultOf } from "./outcomes.js";
+} from "../job/errors.js";
+import { randomText } from "../job/ids.js";
+import { maxWanted } from "../store/scripts/index.js";
+import { failureOf, kindOf, refusalOf, resultOf } from "../job/outcomes.js";
 
 /**
  * How often open calls are looked up without a push. A Cluster's bus can lose a push, and a job that became a dead letter because of

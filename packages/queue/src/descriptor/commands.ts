@@ -1,6 +1,6 @@
 import type { CliArgument, CliCommand, CliOption, CommandCall, Facts } from "@kit/core/toolkit";
 import { createQueue } from "../index.js";
-import type { StoredError } from "../failure.js";
+import type { StoredError } from "../job/failure.js";
 import { atNames, isQueue, jobFacts, readyOf, unknownQueue } from "./inspect.js";
 import {
   cancelJob,

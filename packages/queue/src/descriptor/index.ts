@@ -1,5 +1,5 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
-import { endlessParts } from "../keys.js";
+import { endlessParts } from "../job/keys.js";
 import { adoptCommand } from "./adopt.js";
 import { commands } from "./commands.js";
 import { jobInspector, queueInspector } from "./inspect.js";

@@ -1,5 +1,5 @@
 import { counted, type Facts, type InspectCall, type Inspector, type Report, secondsText } from "@kit/core/toolkit";
-import { queueKeys } from "../keys.js";
+import { queueKeys } from "../job/keys.js";
 import { overviewFacts, scheduleOverview } from "./overview.js";
 import { inspectJob, inspectQueue, type JobReport, type Overview } from "../manage/index.js";
 

@@ -1,6 +1,6 @@
 import type { Connection } from "@kit/core";
 import { nameIn } from "@kit/core/toolkit";
-import type { QueueKeys } from "../keys.js";
+import type { QueueKeys } from "../job/keys.js";
 
 /** Keys per step, steps per node, and queues to look at. Together they take a few seconds at most. */
 const batch = 1_000;

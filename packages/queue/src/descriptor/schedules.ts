@@ -1,6 +1,6 @@
 import type { CliCommand, DoctorCheck, Finding } from "@kit/core/toolkit";
 import { resolve, secondsText } from "@kit/core/toolkit";
-import { queueKeys } from "../keys.js";
+import { queueKeys } from "../job/keys.js";
 import { inspectQueue } from "../manage/index.js";
 import { factsOfPage, type ScheduleFacts } from "../schedules/facts.js";
 import { listRules } from "../schedules/options.js";

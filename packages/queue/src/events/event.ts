@@ -1,4 +1,4 @@
-import { parseRecord, type StoredError } from "../failure.js";
+import { parseRecord, type StoredError } from "../job/failure.js";
 
 /** An error as the queue stores it, without stacks. */
 export type EventError = Omit<StoredError, "stack">;

@@ -16,7 +16,7 @@ import {
   signal,
   TypedEmitter,
 } from "@kit/core/toolkit";
-import { queueKeys } from "../keys.js";
+import { queueKeys } from "../job/keys.js";
 import { eventsOf, isBefore, type Place, placed, placeOf, type QueueEvent } from "./event.js";
 import { EventStream } from "./stream.js";
 

@@ -1,5 +1,5 @@
 import { type ClientContext, Deadline, type ExclusiveConnection, reading } from "@kit/core/toolkit";
-import type { QueueKeys } from "../keys.js";
+import type { QueueKeys } from "../job/keys.js";
 import type { Entry } from "./event.js";
 import { listen } from "./scripts/index.js";
 

@@ -1,6 +1,6 @@
 import { asKitError, integer, resolve, type Resolved, type RulesOf } from "@kit/core/toolkit";
-import type { QueueCommands } from "../commands.js";
-import type { History } from "../options.js";
+import type { QueueCommands } from "../store/commands.js";
+import type { History } from "../store/options.js";
 import type { Ending } from "../work/endings.js";
 import type { Recorder } from "../work/history.js";
 import { recordOf } from "./record.js";

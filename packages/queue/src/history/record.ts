@@ -1,6 +1,6 @@
-import { encodePayload, readPayload } from "../add/payload.js";
+import { encodePayload, readPayload } from "../job/payload.js";
 import type { Ending } from "../work/endings.js";
-import { takeIdWidth } from "../work/take-id.js";
+import { takeIdWidth } from "../job/take-id.js";
 
 /**
  * The record of a job that is done or has expired. The first line has the take id, `completed` or `expired`, the kind of its result, and

@@ -1,11 +1,11 @@
 import type { RedisLike } from "@kit/core";
 import { type ClientContext, resolve, type RulesOf, withContext } from "@kit/core/toolkit";
-import { isMade } from "../add/ids.js";
-import { parseBlob } from "../add/payload.js";
-import { type CheckedAddress, checkedAddress, jobId } from "../address.js";
-import { addresseeOf } from "../call/outcomes.js";
-import { cancelledChannel, type QueueAddress, type QueueKeys, repliesKey } from "../keys.js";
-import { addRules } from "../options.js";
+import { isMade } from "../job/ids.js";
+import { parseBlob } from "../job/payload.js";
+import { type CheckedAddress, checkedAddress, jobId } from "../store/address.js";
+import { addresseeOf } from "../job/outcomes.js";
+import { cancelledChannel, type QueueAddress, type QueueKeys, repliesKey } from "../job/keys.js";
+import { addRules } from "../add/options.js";
 import { cancel, find, type Found, type JobState, remove, reschedule } from "./scripts.js";
 import { located } from "./search.js";
 

@@ -1,7 +1,7 @@
 import type { RedisLike } from "@kit/core";
 import { boolean, type ClientContext, resolve, withContext } from "@kit/core/toolkit";
-import { checkedAddress } from "../address.js";
-import type { QueueAddress, QueueKeys } from "../keys.js";
+import { checkedAddress } from "../store/address.js";
+import type { QueueAddress, QueueKeys } from "../job/keys.js";
 import { drain } from "./scripts.js";
 
 const drainRules = { delayed: boolean(false) };

@@ -1,12 +1,13 @@
 import { createHash } from "node:crypto";
 import type { RedisLike } from "@kit/core";
 import { custom, resolve, type Resolved, type RulesOf } from "@kit/core/toolkit";
-import type { Backoff } from "../add/backoff.js";
-import { blobOf, encodePayload, headOf, parseBlob, readPayload, type StoredJob } from "../add/payload.js";
-import { assertFits } from "../add/schemas.js";
-import { JobPayloadError } from "../errors.js";
-import type { QueueAddress } from "../keys.js";
-import { addRules, type QueueOptions, queueRules } from "../options.js";
+import type { Backoff } from "../job/backoff.js";
+import { blobOf, encodePayload, headOf, parseBlob, readPayload, type StoredJob } from "../job/payload.js";
+import { assertFits } from "../job/schemas.js";
+import { JobPayloadError } from "../job/errors.js";
+import type { QueueAddress } from "../job/keys.js";
+import { addRules } from "../add/options.js";
+import { type QueueOptions, queueRules } from "../store/options.js";
 import { changed } from "./change.js";
 import { edit, find } from "./scripts.js";
 

@@ -1,9 +1,9 @@
 import type { RedisLike } from "@kit/core";
 import { boolean, resolve, withContext } from "@kit/core/toolkit";
-import { partsOf } from "../add/ids.js";
-import { priority as priorityRule } from "../add/priority.js";
-import { checkedAddress, jobId } from "../address.js";
-import type { QueueAddress } from "../keys.js";
+import { partsOf } from "../job/ids.js";
+import { priority as priorityRule } from "../job/priority.js";
+import { checkedAddress, jobId } from "../store/address.js";
+import type { QueueAddress } from "../job/keys.js";
 import { overview, type Overview, prioritise, repair } from "./scripts.js";
 import { pagesOf } from "./search.js";
 

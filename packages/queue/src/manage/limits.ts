@@ -1,8 +1,8 @@
 import type { RedisLike } from "@kit/core";
 import { custom, integer, integerOption, resolve, type RulesOf } from "@kit/core/toolkit";
-import { encodedName } from "../add/names.js";
-import { checkedAddress } from "../address.js";
-import type { QueueAddress } from "../keys.js";
+import { encodedName } from "../job/names.js";
+import { checkedAddress } from "../store/address.js";
+import type { QueueAddress } from "../job/keys.js";
 import { limit } from "./scripts.js";
 
 /** How often jobs can start, by the server's clock. */

@@ -1,10 +1,10 @@
 import type { RedisLike } from "@kit/core";
 import { choice, custom, integer, resolve } from "@kit/core/toolkit";
-import { encodedName } from "../add/names.js";
-import { checkedAddress } from "../address.js";
+import { encodedName } from "../job/names.js";
+import { checkedAddress } from "../store/address.js";
 import { parseRecord } from "../history/record.js";
 import { listKept } from "../history/scripts/readers.js";
-import type { QueueAddress, QueueKeys } from "../keys.js";
+import type { QueueAddress, QueueKeys } from "../job/keys.js";
 import { factsOfEnded, type JobFacts, jobFacts } from "./report.js";
 import { list } from "./scripts.js";
 

@@ -1,8 +1,8 @@
 import type { RedisLike } from "@kit/core";
 import { integer, resolve } from "@kit/core/toolkit";
-import { checkedAddress, jobId } from "../address.js";
-import { notesKey, type QueueAddress } from "../keys.js";
-import { readNotes } from "../progress/scripts/readers.js";
+import { checkedAddress, jobId } from "../store/address.js";
+import { notesKey, type QueueAddress } from "../job/keys.js";
+import { readNotes } from "../notes/scripts/readers.js";
 import { dated } from "./report.js";
 
 /** A page of a job's log. */

@@ -1,12 +1,12 @@
 import type { RedisLike } from "@kit/core";
 import { boolean, resolve, withContext } from "@kit/core/toolkit";
-import { checkedAddress, jobId } from "../address.js";
-import type { StoredError } from "../failure.js";
+import { checkedAddress, jobId } from "../store/address.js";
+import type { StoredError } from "../job/failure.js";
 import { parseRecord, type ParsedRecord } from "../history/record.js";
 import { readRecord } from "../history/scripts/readers.js";
-import { notesKey, type QueueAddress } from "../keys.js";
-import { readNotes, type StoredNotes } from "../progress/scripts/readers.js";
-import { dataOf, expiryOf, factsOf, type StoredFacts } from "./letters.js";
+import { notesKey, type QueueAddress } from "../job/keys.js";
+import { readNotes, type StoredNotes } from "../notes/scripts/readers.js";
+import { dataOf, expiryOf, factsOf, type StoredFacts } from "../dead/letters.js";
 import type { JobState } from "./scripts.js";
 import { located } from "./search.js";
 

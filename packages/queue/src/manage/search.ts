@@ -1,5 +1,5 @@
 import type { ClientContext } from "@kit/core/toolkit";
-import type { QueueKeys } from "../keys.js";
+import type { QueueKeys } from "../job/keys.js";
 import { find, type Found, scan } from "./scripts.js";
 
 /** Finds a job. If its id does not show where it is, searches the leases and the other ready jobs, up to twice. */

@@ -9,7 +9,7 @@ import {
   type RulesOf,
   type TypedEmitter,
 } from "@kit/core/toolkit";
-import { checkedAddress } from "../address.js";
+import { checkedAddress } from "../store/address.js";
 import {
   inspectQueue,
   type JobFacts,

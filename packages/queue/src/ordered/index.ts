@@ -1,7 +1,7 @@
 import { KitClosedError } from "@kit/core";
 import { type CloseOptions, closeTimeoutMs, integer, resolve, type RulesOf } from "@kit/core/toolkit";
-import type { AnyJobs, Handlers, JobTypes, Received } from "../work/handlers.js";
-import { type WorkOptions, workRules } from "../options.js";
+import type { AnyJobs, Handlers, JobTypes, Received } from "../job/types.js";
+import { type WorkOptions, workRules } from "../work/options.js";
 import type { Queue } from "../queue.js";
 import type { Turn } from "../work/turn.js";
 import type { Worker } from "../work/worker.js";

@@ -1,5 +1,5 @@
 import { defineScript } from "@kit/core";
-import source from "../scripts/popIf.lua";
+import source from "../store/scripts/popIf.lua";
 
 /** The member that was removed. */
 export interface Popped {

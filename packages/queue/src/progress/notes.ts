@@ -1,8 +1,8 @@
 import { JobCancelledError, JobLeaseLostError } from "../index.js";
-import { notesKey } from "../keys.js";
+import { notesKey } from "../job/keys.js";
 import type { TakenJob } from "../work/taken.js";
-import { closeNotes, note } from "./scripts/index.js";
-import { readNotes } from "./scripts/readers.js";
+import { closeNotes, note } from "../notes/scripts/index.js";
+import { readNotes } from "../notes/scripts/readers.js";
 
 /** How long the notes of an unfinished job stay after the last write. Dead letters have the same default. */
 const openMs = 14 * 86_400_000;

@@ -10,10 +10,11 @@ import {
   text,
   textOption,
 } from "@kit/core/toolkit";
-import { longestWaitMs, milliseconds } from "../add/backoff.js";
-import { encodedName } from "../add/names.js";
-import { type AddOptions, addRules, type QueueOptions, queueRules } from "../options.js";
-import type { JobData, JobName } from "../work/handlers.js";
+import { longestWaitMs, milliseconds } from "../job/backoff.js";
+import { encodedName } from "../job/names.js";
+import { type AddOptions, addRules } from "../add/options.js";
+import { type QueueOptions, queueRules } from "../store/options.js";
+import type { JobData, JobName } from "../job/types.js";
 
 /** Options of `createSchedules()`. The options about jobs are the defaults of each schedule. */
 export interface SchedulesOptions

@@ -1,6 +1,6 @@
 import { KitClosedError, type KitError } from "@kit/core";
 import { asKitError, backoffMs, type Deadline, inTime, pause } from "@kit/core/toolkit";
-import type { QueueCommands } from "../commands.js";
+import type { QueueCommands } from "../store/commands.js";
 import { ScheduleError } from "./errors.js";
 import { jobIdOf } from "./job-id.js";
 import { type Plan, planRuns } from "./plan.js";

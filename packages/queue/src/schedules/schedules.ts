@@ -1,9 +1,9 @@
 import type { KitError, RedisLike } from "@kit/core";
 import { type CloseOptions, integer, newToken, type ObjectLife, resolve, TypedEmitter } from "@kit/core/toolkit";
-import { decodePayload, parseBlob } from "../add/payload.js";
-import { QueueCommands } from "../commands.js";
-import { type QueueSettings, queueSettings } from "../options.js";
-import type { AnyJobs, JobTypes } from "../work/handlers.js";
+import { decodePayload, parseBlob } from "../job/payload.js";
+import { QueueCommands } from "../store/commands.js";
+import { type QueueSettings, queueSettings } from "../store/options.js";
+import type { AnyJobs, JobTypes } from "../job/types.js";
 import { factsOf, factsOfPage, instantOf, type ScheduleFacts } from "./facts.js";
 import {
   type ListOptions,

@@ -1,5 +1,5 @@
-import { encodePayload, headOf } from "../add/payload.js";
-import type { QueueSettings } from "../options.js";
+import { encodePayload, headOf } from "../job/payload.js";
+import type { QueueSettings } from "../store/options.js";
 import { ScheduleError } from "./errors.js";
 import type { ResolvedSchedule } from "./options.js";
 import { type ScheduleRecord, timingText } from "./record.js";

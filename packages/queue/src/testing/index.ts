@@ -9,11 +9,11 @@ import {
   resolve as settingsOf,
   withContext,
 } from "@kit/core/toolkit";
-import type { AnyJobs, Handlers, JobTypes, Received } from "../work/handlers.js";
-import { checkedAddress } from "../address.js";
-import type { QueueAddress } from "../keys.js";
-import { JobRefusedError } from "../errors.js";
-import { decodePayload, parseBlob } from "../add/payload.js";
+import type { AnyJobs, Handlers, JobTypes, Received } from "../job/types.js";
+import { checkedAddress } from "../store/address.js";
+import type { QueueAddress } from "../job/keys.js";
+import { JobRefusedError } from "../job/errors.js";
+import { decodePayload, parseBlob } from "../job/payload.js";
 import type { Queue } from "../queue.js";
 import type { Timers, Turn } from "../work/turn.js";
 import type { Worker } from "../work/worker.js";

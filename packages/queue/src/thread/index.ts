@@ -3,9 +3,9 @@ import { createRequire } from "node:module";
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker as Thread } from "node:worker_threads";
 import { KitError, type RedisLike } from "@kit/core";
 import { isClusterClient, lowerBoundMs, type OutageReporter } from "@kit/core/toolkit";
-import type { QueueKeys } from "../keys.js";
-import type { JobLeases, LeaseMirror } from "../work/leases.js";
-import type { ThreadOptions } from "../work/thread-options.js";
+import type { QueueKeys } from "../job/keys.js";
+import type { LeaseMirror, MirroredLeases } from "./mirror.js";
+import type { ThreadOptions } from "./options.js";
 import type { Registration, Renewal, Request, Target, ThreadData } from "./protocol.js";
 import { renewals } from "./renewals.js";
 
@@ -24,7 +24,7 @@ export interface MirroredWorker {
 
 /** The leases of one worker, for the thread. */
 interface Host {
-  readonly leases: JobLeases;
+  readonly leases: MirroredLeases;
   readonly leaseMs: number;
   /** The thread stopped unexpectedly. */
   readonly ended: (cause: unknown) => void;
@@ -42,7 +42,7 @@ let current: HeartbeatThread | undefined;
  *
  * @throws {Error} ioredis cannot be found, or the thread cannot be started.
  */
-export const mirrorTo = (leases: JobLeases, worker: MirroredWorker): void => {
+export const mirrorTo = (leases: MirroredLeases, worker: MirroredWorker): void => {
   const { redis, thread, keys, leaseMs, maxBlockedMs, source, outage } = worker;
   const ended = (cause: unknown): void => {
     leases.mirrorTo(undefined);
@@ -73,22 +73,6 @@ const targetOf = (redis: RedisLike, options: ThreadOptions): Target => {
 /** The clock of all threads, in milliseconds, and how far our own clock is ahead of it. */
 const sharedMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 const aheadMs = performance.now() - sharedMs();
-
-/**
- * The thread has renewed some leases, and found that the jobs of others were cancelled. It does not know leases from a reply that arrived
- * during the block.
- */
-const settle = (
-  { leases, leaseMs }: Host,
-  sentAt: number,
-  renewed: ReadonlySet<string>,
-  cancelled: ReadonlySet<string>,
-): void => {
-  const until = sentAt + lowerBoundMs(leaseMs);
-  for (const job of [...leases.jobs])
-    if (cancelled.has(job.member)) leases.refused(job, true);
-    else if (renewed.has(job.member)) job.leaseUntil = Math.max(job.leaseUntil, until);
-};
 
 class HeartbeatThread {
   readonly #thread: Thread;
@@ -178,7 +162,8 @@ class HeartbeatThread {
       const { worker, sentAt, renewed, cancelled } = next.message as Renewal;
       const host = this.#hosts.get(worker);
       if (!host) continue;
-      settle(host, sentAt + aheadMs, new Set(renewed.split("\n")), new Set(cancelled.split("\n")));
+      const until = sentAt + aheadMs + lowerBoundMs(host.leaseMs);
+      host.leases.settle(new Set(renewed.split("\n")), new Set(cancelled.split("\n")), until);
       // Some of them may have been given up.
       host.hasNew = true;
     }

@@ -1,7 +1,7 @@
 import { KitError, type RedisLike } from "@kit/core";
 import { attach } from "@kit/core/toolkit";
-import type { QueueCommands } from "../commands.js";
-import { cancelledChannel } from "../keys.js";
+import type { QueueCommands } from "../store/commands.js";
+import { cancelledChannel } from "../job/keys.js";
 import type { JobLeases } from "./leases.js";
 
 /**

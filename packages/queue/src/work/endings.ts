@@ -1,7 +1,7 @@
-import { isMade } from "../add/ids.js";
-import { addresseeOf } from "../call/outcomes.js";
-import type { EndedJob } from "../commands.js";
-import { maxEnded } from "../scripts/index.js";
+import { isMade } from "../job/ids.js";
+import { addresseeOf } from "../job/outcomes.js";
+import type { EndedJob } from "../store/commands.js";
+import { maxEnded } from "../store/scripts/index.js";
 import type { TakenJob } from "./taken.js";
 
 /** How a job ends: done, dead, or tried again after this many ms. */

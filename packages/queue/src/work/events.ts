@@ -1,5 +1,5 @@
 import type { KitError } from "@kit/core";
-import type { AnyJob, AnyJobs } from "./handlers.js";
+import type { AnyJob, AnyJobs } from "../job/types.js";
 
 /** Events of a worker. Events about the end of a job are emitted once the server has recorded it. */
 export interface WorkerEvents<Jobs = AnyJobs> {

@@ -1,6 +1,6 @@
 import { KitClosedError, KitError } from "@kit/core";
-import { checkedWait, longestWaitMs, msOption, type ResolvedBackoff, waitAfter } from "../add/backoff.js";
-import { failedOutcome, outcomeOf } from "../call/outcomes.js";
+import { checkedWait, longestWaitMs, msOption, type ResolvedBackoff, waitAfter } from "../job/backoff.js";
+import { failedOutcome, outcomeOf } from "../job/outcomes.js";
 import {
   JobBackoffError,
   JobCancelledError,
@@ -8,11 +8,11 @@ import {
   type JobRefusedError,
   type RateLimitError,
   type SnoozeError,
-} from "../errors.js";
-import { recordOf, storedError } from "../failure.js";
+} from "../job/errors.js";
+import { recordOf, storedError } from "../job/failure.js";
 import type { Ending } from "./endings.js";
 import type { Fetcher } from "./fetcher.js";
-import type { BackoffFunction } from "./handlers.js";
+import type { BackoffFunction } from "../job/types.js";
 import type { TakenJob } from "./taken.js";
 
 /** The events of the worker, and its `close()`. */

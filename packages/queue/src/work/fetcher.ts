@@ -1,8 +1,9 @@
 import type { KitError } from "@kit/core";
 import { asKitError, backoffMs, type Deadline } from "@kit/core/toolkit";
-import { isUnknown, type QueueCommands, type StepRequest } from "../commands.js";
-import type { QueueSettings, WorkSettings } from "../options.js";
-import { maxEnded, type Reclaimed, type StepReply } from "../scripts/index.js";
+import { isUnknown, type QueueCommands, type StepRequest } from "../store/commands.js";
+import type { QueueSettings } from "../store/options.js";
+import type { WorkSettings } from "./options.js";
+import { maxEnded, type Reclaimed, type StepReply } from "../store/scripts/index.js";
 import { Condition } from "./condition.js";
 import { EndedJobs } from "./ended.js";
 import { type Ending, operandsOf } from "./endings.js";

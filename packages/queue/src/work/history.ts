@@ -1,4 +1,4 @@
-import type { QueueCommands } from "../commands.js";
+import type { QueueCommands } from "../store/commands.js";
 import type { Ending } from "./endings.js";
 
 /** Records jobs that have ended. Created by `keepHistory()` of `@kit/queue/history`. Without it nothing is recorded. */

@@ -1,5 +1,5 @@
-import type { QueueCommands } from "../commands.js";
-import { begin } from "../scripts/index.js";
+import type { QueueCommands } from "../store/commands.js";
+import { begin } from "../store/scripts/index.js";
 import type { TakenJob } from "./taken.js";
 
 /**

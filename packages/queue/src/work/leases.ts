@@ -1,27 +1,19 @@
 import { asKitError, expiryOf, type ExpiryScheduler, lowerBoundMs, type ScheduledLease } from "@kit/core/toolkit";
-import type { QueueCommands } from "../commands.js";
+import type { QueueCommands } from "../store/commands.js";
+import type { LeaseMirror, MirroredLeases } from "../thread/mirror.js";
 import type { TakenJob } from "./taken.js";
-import { heartbeat, maxEnded } from "../scripts/index.js";
+import { heartbeat, maxEnded } from "../store/scripts/index.js";
 
 /** The share of a lease between two heartbeats. */
 const heartbeatShare = 0.3;
 /** Leases with less than this share left are renewed. The others can wait for the next heartbeat. */
 const renewShare = 0.75;
 
-/** A thread that renews the leases of a worker while the main loop is blocked. */
-export interface LeaseMirror {
-  /** Leases were taken: their members, one per line. Ended leases can be reported later. */
-  held(members: string): void;
-  /** Extends the leases that the thread has renewed so far. */
-  fetch(): void;
-  close(): void;
-}
-
 /**
  * The leases of one worker. One heartbeat renews all of them, on core's scheduler, which detects that the machine slept. A lease also ends
  * by our own clock, because a silent server reports no loss.
  */
-export class JobLeases implements ScheduledLease {
+export class JobLeases implements ScheduledLease, MirroredLeases {
   readonly group = "";
   readonly renewSlackMs = 0;
   renewAt: number = Infinity;
@@ -98,6 +90,13 @@ export class JobLeases implements ScheduledLease {
   /** The server replied that these leases have ended. */
   loseAll(members: ReadonlySet<string>): void {
     for (const job of [...this.#held]) if (members.has(job.member)) this.lose(job);
+  }
+
+  /** The thread has renewed some leases until then, and found that the jobs of others were cancelled. */
+  settle(renewed: ReadonlySet<string>, cancelled: ReadonlySet<string>, until: number): void {
+    for (const job of [...this.#held])
+      if (cancelled.has(job.member)) this.refused(job, true);
+      else if (renewed.has(job.member)) job.leaseUntil = Math.max(job.leaseUntil, until);
   }
 
   close(): void {

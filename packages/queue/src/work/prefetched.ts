@@ -1,4 +1,4 @@
-import type { WorkSettings } from "../options.js";
+import type { WorkSettings } from "./options.js";
 import type { Fetcher } from "./fetcher.js";
 import { type Pace, prefetchedMs } from "./pace.js";
 import type { Runner } from "./runner.js";

@@ -1,6 +1,6 @@
 import { asKitError } from "@kit/core/toolkit";
-import type { QueueCommands } from "../commands.js";
-import { handBack, maxEnded } from "../scripts/index.js";
+import type { QueueCommands } from "../store/commands.js";
+import { handBack, maxEnded } from "../store/scripts/index.js";
 import type { JobLeases } from "./leases.js";
 import type { TakenJob } from "./taken.js";
 

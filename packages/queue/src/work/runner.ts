@@ -1,10 +1,10 @@
 import type { StandardSchema } from "@kit/core/config";
 import { ownContext, traceCarrier } from "@kit/core/toolkit";
-import { decodePayload } from "../add/payload.js";
-import { check, isThenable, type SchemaMap } from "../add/schemas.js";
-import { JobRefusedError, JobTimeoutError } from "../errors.js";
+import { decodePayload } from "../job/payload.js";
+import { check, isThenable, type SchemaMap } from "../job/schemas.js";
+import { JobRefusedError, JobTimeoutError } from "../job/errors.js";
 import type { Fates } from "./fate.js";
-import type { Job } from "./job.js";
+import type { Job } from "../job/job.js";
 import type { Pace } from "./pace.js";
 import type { TakenJob } from "./taken.js";
 import { realTimers, type Turn } from "./turn.js";

@@ -1,13 +1,13 @@
 import { OwnAbortController } from "@kit/core/toolkit";
-import type { QueueCommands } from "../commands.js";
-import type { JobRefusedError } from "../errors.js";
-import { isFresh, parseRecord } from "../failure.js";
-import { partsOf } from "../add/ids.js";
+import type { QueueCommands } from "../store/commands.js";
+import type { JobRefusedError } from "../job/errors.js";
+import { isFresh, parseRecord } from "../job/failure.js";
+import { partsOf } from "../job/ids.js";
 import { reportsAbort } from "./aborted.js";
-import type { Job } from "./job.js";
-import { expiresAt } from "../add/expiry.js";
-import { type JobHeader, parseBlob, type StoredJob } from "../add/payload.js";
-import type { StepReply } from "../scripts/index.js";
+import type { Job } from "../job/job.js";
+import { expiresAt } from "../job/expiry.js";
+import { type JobHeader, parseBlob, type StoredJob } from "../job/payload.js";
+import type { StepReply } from "../store/scripts/index.js";
 
 /**
  * The state of a taken job.

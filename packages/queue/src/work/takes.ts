@@ -1,7 +1,7 @@
-import { counted, randomText } from "../add/ids.js";
-import type { QueueCommands } from "../commands.js";
+import { counted, randomText } from "../job/ids.js";
+import type { QueueCommands } from "../store/commands.js";
 import type { Room } from "./room.js";
-import { slots, takeIdWidth, workerWidth } from "./take-id.js";
+import { slots, takeIdWidth, workerWidth } from "../job/take-id.js";
 
 const mostNumbers = 36 ** (takeIdWidth - workerWidth);
 

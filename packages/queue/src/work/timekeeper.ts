@@ -1,4 +1,4 @@
-import type { StepReply } from "../scripts/index.js";
+import type { StepReply } from "../store/scripts/index.js";
 import type { Marker } from "./waiter.js";
 
 /** How much longer the other workers wait, in case the timekeeper has died. */

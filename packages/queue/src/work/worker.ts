@@ -8,23 +8,24 @@ import {
   pause,
   TypedEmitter,
 } from "@kit/core/toolkit";
-import { partsOf } from "../add/ids.js";
-import { QueueCommands } from "../commands.js";
-import { type QueueSettings, type WorkOptions, workRules, type WorkSettings, workSettings } from "../options.js";
-import { heartbeat, type Reclaimed } from "../scripts/index.js";
+import { partsOf } from "../job/ids.js";
+import { QueueCommands } from "../store/commands.js";
+import type { QueueSettings } from "../store/options.js";
+import { type WorkOptions, workRules, type WorkSettings, workSettings } from "./options.js";
+import { heartbeat, type Reclaimed } from "../store/scripts/index.js";
 import { followCancels } from "./cancels.js";
 import { Condition } from "./condition.js";
 import type { WorkerEvents } from "./events.js";
 import { type FateHost, Fates } from "./fate.js";
 import { type Demand, Fetcher, nothing } from "./fetcher.js";
-import type { AnyJobs } from "./handlers.js";
+import type { AnyJobs } from "../job/types.js";
 import { Isolation } from "./isolation.js";
 import { Pace } from "./pace.js";
 import { Prefetched } from "./prefetched.js";
 import { handlerMap, Runner } from "./runner.js";
-import { takeIdWidth } from "./take-id.js";
+import { takeIdWidth } from "../job/take-id.js";
 import type { TakenJob } from "./taken.js";
-import { type ThreadOptions, threadOptions } from "./thread-options.js";
+import { type ThreadOptions, threadOptions } from "../thread/options.js";
 import type { Turn } from "./turn.js";
 
 /** A worker of a queue with these jobs. In `dead` the job may have a name or data that the queue does not declare. */

@@ -1,6 +1,6 @@
 // The common part of the implementations of locks and semaphores.
 import { randomUUID } from "node:crypto";
-import { Redis } from "ioredis";
+import { connected } from "../clients.js";
 
 /** One of many callers of a name, with the objects that the library needs for each of them. */
 export interface Caller {
@@ -11,19 +11,6 @@ export interface Caller {
 interface Pushed extends Caller {
   using(name: string, routine: () => Promise<void> | void, mode?: string): Promise<void>;
 }
-
-/** A client that connects as soon as it is used. */
-export const reconnecting = (url: string): Redis => {
-  const redis = new Redis(url);
-  redis.on("error", () => undefined);
-  return redis;
-};
-
-export const connected = async (url: string): Promise<Redis> => {
-  const redis = reconnecting(url);
-  await redis.ping();
-  return redis;
-};
 
 /** Longer than any case. */
 export const foreverMs = 3_600_000;

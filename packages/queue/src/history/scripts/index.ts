@@ -1,5 +1,5 @@
 import { defineScript } from "@kit/core";
-import entriesSource from "../../scripts/entries.lua";
+import entriesSource from "../../store/scripts/entries.lua";
 import forgetSource from "./forget.lua";
 import keepSource from "./keep.lua";
 

@@ -1,5 +1,5 @@
 import { defineScript } from "@kit/core";
-import pageSource from "../../scripts/page.lua";
+import pageSource from "../../store/scripts/page.lua";
 import listKeptSource from "./listKept.lua";
 import readRecordSource from "./readRecord.lua";
 

@@ -1,8 +1,8 @@
 import { defineScript } from "@kit/core";
-import entriesSource from "../../scripts/entries.lua";
-import eventsSource from "../../scripts/events.lua";
-import readySource from "../../scripts/ready.lua";
-import successorSource from "../../scripts/successor.lua";
+import entriesSource from "../../store/scripts/entries.lua";
+import eventsSource from "../../store/scripts/events.lua";
+import readySource from "../../store/scripts/ready.lua";
+import successorSource from "../../store/scripts/successor.lua";
 import dropSource from "./dropSchedule.lua";
 import dueSource from "./due.lua";
 import fireSource from "./fire.lua";

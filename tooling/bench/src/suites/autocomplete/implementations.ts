@@ -1,7 +1,7 @@
 // The ways to complete names, each behind the same small interface.
 import { completeMember, joinGuild } from "@tooling/classic";
 import type { Redis } from "ioredis";
-import { connected } from "../../loops/caller.js";
+import { connected } from "../../clients.js";
 import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
 import type { Name } from "./names.js";
 

@@ -1,7 +1,7 @@
 // The ways to chat, each behind the same small interface.
 import { randomBytes } from "node:crypto";
 import { createClassicChat, fetchChatMessages, sendChatMessage } from "@tooling/classic";
-import { connected } from "../../loops/caller.js";
+import { connected } from "../../clients.js";
 import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
 
 /** Measured calls: send and fetch a message; unread of its chat; a page of 100 members; unread of all chats. */

@@ -1,5 +1,5 @@
 import { pause } from "@kit/core/toolkit";
-import { type RateSettings, rateCase, rateOf, runAll } from "../../rates.js";
+import { type RateSettings, rateCase, rateOf, runAll, steadyCases } from "../../rates.js";
 import { percentile } from "../../statistics.js";
 import { atLeast, atMost, type Case, type Check, type Suite } from "../../suite.js";
 import { implementations, type Look } from "./implementations.js";
@@ -168,6 +168,11 @@ export const suite: Suite = {
         { ...implementations.pick(["kit", "classic"]), chats },
       ),
     ),
+    ...steadyCases("message", "sends of 100 B to one chat", {
+      ...all,
+      task: { what: "send", clients: 1, flights: 1 } satisfies ChatTask,
+      prepare: (team) => team.ask("make", made()),
+    }),
     backlog,
     bytes,
     waiting,

@@ -3,7 +3,7 @@ import { createReadStream } from "node:fs";
 import { findCity, importIps } from "@tooling/classic";
 import type { Redis } from "ioredis";
 import type { CityResponse } from "maxmind";
-import { connected } from "../../loops/caller.js";
+import { connected } from "../../clients.js";
 import { pinned } from "../../pins.js";
 import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
 import {

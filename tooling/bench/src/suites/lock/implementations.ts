@@ -4,7 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { acquireLockBySet, releaseLock } from "@tooling/classic";
 import { pinned } from "../../pins.js";
 import { catalogOf } from "../../implementation.js";
-import { connected, foreverMs, inWords, perName, pushed, reconnecting } from "../../loops/caller.js";
+import { connected, reconnecting } from "../../clients.js";
+import { foreverMs, inWords, perName, pushed } from "../../loops/caller.js";
 import {
   compareAndDelete,
   type Definition,

@@ -4,7 +4,7 @@ import { implementations } from "./implementations.js";
 import type { LockSetup } from "./lock-caller.js";
 import { nodeTimeoutMs } from "./quorum.js";
 import type { Lab, Team } from "../../lab.js";
-import { rateCase, runAll } from "../../rates.js";
+import { rateCase, runAll, steadyCases } from "../../rates.js";
 import { median, percentile } from "../../statistics.js";
 import { atLeast, atMost, type Case, type Check, type Entry, type Measurement, type Suite } from "../../suite.js";
 import { unfairness } from "../../loops/loops-run.js";
@@ -525,6 +525,10 @@ export const suite: Suite = {
       "64 callers in one process on one connection, each with 50 names of its own in turn",
       atLeast({ "best peer": 1, floor: 0.9 }),
     ),
+    ...steadyCases("pair", "acquire and release, 50 names in turn", {
+      ...implementations.pick(alone, usual),
+      task: { callers: 1, namesPerCaller: 50 } satisfies PairsTask,
+    }),
     contended16x4,
     contended200,
     burst,

@@ -1,7 +1,7 @@
 // A lock on three independent servers: ours, a peer, and the fewest commands.
 import { createHash, randomUUID } from "node:crypto";
 import { pinned } from "../../pins.js";
-import { connected } from "../../loops/caller.js";
+import { connected } from "../../clients.js";
 import { compareAndDelete, type Definition, type LockCaller, type LockSetup, neverTold } from "./lock-caller.js";
 
 /** Of ours: how long a server has for its vote. */

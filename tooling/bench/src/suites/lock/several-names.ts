@@ -1,7 +1,7 @@
 // Several names at once: by `acquireAll`, by one acquire after the other, by a peer, and by the fewest commands.
 import { randomUUID } from "node:crypto";
 import { pinned } from "../../pins.js";
-import { connected } from "../../loops/caller.js";
+import { connected } from "../../clients.js";
 import { compareAndDelete, type Definition, type LockImplementation, neverTold, type Routine } from "./lock-caller.js";
 
 type UsingAll = (names: readonly string[], routine: Routine) => Promise<void>;

@@ -7,7 +7,7 @@ import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { crc32 } from "node:zlib";
 import { classicKeys, copyLogs, readBlocks } from "@tooling/classic";
-import { connected } from "../../loops/caller.js";
+import { connected } from "../../clients.js";
 import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
 
 /** A file, alone in its directory. */

@@ -8,7 +8,7 @@ import { pipeline } from "node:stream/promises";
 import { createLogJob, createReceiver, createShipper, readLines } from "@kit/logship";
 import { FaultProxy } from "@kit/testing";
 import { now } from "@tooling/lab";
-import { connected } from "../../loops/caller.js";
+import { connected } from "../../clients.js";
 import type { OpenJobs } from "../../suite.js";
 import { implementations, type LogshipSetup, type Source } from "./implementations.js";
 import { logBlocks, writeLog } from "./log-text.js";

@@ -6,7 +6,8 @@ import { enqueue, executeLater, moveDueOnce, workOnQueuesOnce } from "@tooling/c
 import type { Job, Queue } from "@kit/queue";
 import type { Schedules } from "@kit/queue/schedules";
 import type { Redis } from "ioredis";
-import { connected, inWords, reconnecting } from "../../loops/caller.js";
+import { connected, reconnecting } from "../../clients.js";
+import { inWords } from "../../loops/caller.js";
 import { pinned } from "../../pins.js";
 import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
 

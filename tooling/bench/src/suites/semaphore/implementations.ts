@@ -10,7 +10,8 @@ import {
 } from "@tooling/classic";
 import { pinned } from "../../pins.js";
 import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
-import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecting } from "../../loops/caller.js";
+import { connected, reconnecting } from "../../clients.js";
+import { type Caller, foreverMs, inWords, perName, pushed } from "../../loops/caller.js";
 
 /** The arguments with which every implementation of a case is opened. */
 export interface SemaphoreSetup {

@@ -1,5 +1,5 @@
 import { implementations, type SemaphoreSetup } from "./implementations.js";
-import { rateCase } from "../../rates.js";
+import { rateCase, steadyCases } from "../../rates.js";
 import { percentile } from "../../statistics.js";
 import { atLeast, atMost, type Case, type Suite } from "../../suite.js";
 import { excessOf, unfairness } from "../../loops/loops-run.js";
@@ -89,6 +89,10 @@ export const suite: Suite = {
         task: { callers: 1, namesPerCaller: 1 } satisfies PairsTask,
       },
     ),
+    ...steadyCases("pair", "acquire and release, 50 semaphores of 10 in turn", {
+      ...implementations.pick([...everybody, "raw pair"], usual),
+      task: { callers: 1, namesPerCaller: 50 } satisfies PairsTask,
+    }),
     overAdmission,
   ],
 };

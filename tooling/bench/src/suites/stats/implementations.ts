@@ -1,7 +1,7 @@
 // The ways to count and to measure, each behind the same small interface.
 import { cleanCountersOnce, COUNTER_PRECISIONS, SAMPLES_KEPT, updateCounter, updateStats } from "@tooling/classic";
 import type { Redis } from "ioredis";
-import { connected } from "../../loops/caller.js";
+import { connected } from "../../clients.js";
 import { pinned } from "../../pins.js";
 import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
 

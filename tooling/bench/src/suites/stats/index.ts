@@ -1,4 +1,4 @@
-import { rateCase } from "../../rates.js";
+import { rateCase, steadyCases } from "../../rates.js";
 import { atLeast, atMost, type Case, type Check, type Suite } from "../../suite.js";
 import { implementations, type StatsSetup } from "./implementations.js";
 import type { DaysTask, ManyTask, StatsTask } from "./jobs.js";
@@ -131,6 +131,10 @@ export const suite: Suite = {
       { way: "observeLocally", callers: 1, series: 1 },
       ["kit", "prom-client", "prom-client Summary"],
     ),
+    ...steadyCases("hit", "hits of one counter with the default widths, each confirmed by the server", {
+      ...implementations.pick(withFloor, usual),
+      task: { way: "count", callers: 1, series: 1 } satisfies StatsTask,
+    }),
     memory,
     many,
   ],

@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import { longestWaitMs, msOption } from "./add/backoff.js";
+import { longestWaitMs, msOption } from "./backoff.js";
 import type { StoredError } from "./failure.js";
 
 /**

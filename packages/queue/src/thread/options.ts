@@ -1,5 +1,4 @@
 import type { RedisLike } from "@kit/core";
-import type { WorkSettings } from "../options.js";
 
 /** The options of a client, in a form that can be passed to a thread. */
 export interface ThreadOptions {
@@ -17,7 +16,7 @@ const dropped = /Strategy$|^(?:reconnectOnError|dnsLookup|resolveSrv)$/;
  *
  * @throws {TypeError} a thread was requested, and an option cannot be copied to it.
  */
-export const threadOptions = (redis: RedisLike, how: WorkSettings["heartbeat"]): ThreadOptions | Error | undefined => {
+export const threadOptions = (redis: RedisLike, how: "auto" | "thread" | "loop"): ThreadOptions | Error | undefined => {
   if (how === "loop") return undefined;
   const { options = {} } = redis as { readonly options?: ThreadOptions };
   try {

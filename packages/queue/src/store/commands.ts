@@ -11,8 +11,8 @@ import {
   OutageReporter,
   pause,
 } from "@kit/core/toolkit";
-import { QueueEvictionError } from "./errors.js";
-import { answeredKey, keyHead, onceKeys, type QueueKeys, queueKeys, repliesKey, takenKey } from "./keys.js";
+import { QueueEvictionError } from "../job/errors.js";
+import { answeredKey, keyHead, onceKeys, type QueueKeys, queueKeys, repliesKey, takenKey } from "../job/keys.js";
 import type { QueueSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
 

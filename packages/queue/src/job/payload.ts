@@ -1,8 +1,8 @@
 import type { ResolvedBackoff } from "./backoff.js";
-import { JobPayloadError } from "../errors.js";
+import { JobPayloadError } from "./errors.js";
 import type { Expiry } from "./expiry.js";
 import { encodedName } from "./names.js";
-import type { JobPolicy } from "../options.js";
+import type { JobPolicy } from "./options.js";
 
 /** The options of a job, from its stored header. */
 export interface JobHeader {

@@ -1,5 +1,5 @@
 import type { StandardSchema } from "@kit/core/config";
-import { JobPayloadError } from "../errors.js";
+import { JobPayloadError } from "./errors.js";
 
 /** The verdict of a schema on one payload: the value to use, or the reason why it does not fit. */
 export type Checked =

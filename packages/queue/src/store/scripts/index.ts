@@ -1,5 +1,5 @@
 import { defineScript } from "@kit/core";
-import type { AddedOnce, HeldState } from "../options.js";
+import type { AddedOnce, HeldState } from "../../job/added.js";
 import addSource from "./add.lua";
 import beginSource from "./begin.lua";
 import bucketSource from "./bucket.lua";

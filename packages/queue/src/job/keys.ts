@@ -1,5 +1,5 @@
 import { keyspace } from "@kit/core";
-import { slotOf, workerWidth } from "./work/take-id.js";
+import { slotOf, workerWidth } from "./take-id.js";
 
 /** The start of every key of a queue. */
 export const keyHead = (prefix: string, name: string): string => keyspace("queue", prefix).base(name);

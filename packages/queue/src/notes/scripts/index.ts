@@ -1,6 +1,6 @@
 import { defineScript } from "@kit/core";
-import entriesSource from "../../scripts/entries.lua";
-import revokedSource from "../../scripts/revoked.lua";
+import entriesSource from "../../store/scripts/entries.lua";
+import revokedSource from "../../store/scripts/revoked.lua";
 import closeNotesSource from "./closeNotes.lua";
 import noteSource from "./note.lua";
 

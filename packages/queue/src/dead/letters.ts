@@ -1,8 +1,8 @@
-import { parseRecord, type StoredError } from "../failure.js";
-import { expiresAt } from "../add/expiry.js";
-import { decodePayload, parseBlob } from "../add/payload.js";
-import type { QueueCommands } from "../commands.js";
-import { letters, type StoredLetter } from "../scripts/index.js";
+import { parseRecord, type StoredError } from "../job/failure.js";
+import { expiresAt } from "../job/expiry.js";
+import { decodePayload, parseBlob } from "../job/payload.js";
+import type { QueueCommands } from "../store/commands.js";
+import { letters, type StoredLetter } from "../store/scripts/index.js";
 
 /** The stored facts of a job, apart from its data. */
 export interface StoredFacts {

@@ -1,5 +1,5 @@
-import { encodePayload } from "../add/payload.js";
-import { parseRecord, type StoredError, storedError } from "../failure.js";
+import { encodePayload } from "./payload.js";
+import { parseRecord, type StoredError, storedError } from "./failure.js";
 
 /**
  * The outcome of a called job, as the server stores it:

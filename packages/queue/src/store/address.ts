@@ -1,5 +1,5 @@
 import { clientRules, required, resolve, type RulesOf, text, textOption } from "@kit/core/toolkit";
-import { keyHead, type QueueAddress, type QueueKeys, queueKeys } from "./keys.js";
+import { keyHead, type QueueAddress, type QueueKeys, queueKeys } from "../job/keys.js";
 
 /** The checked address of a queue. */
 export interface CheckedAddress {

@@ -1,5 +1,5 @@
 import type { StandardSchema } from "@kit/core/config";
-import type { RateLimitError, SnoozeError, UnrecoverableError } from "../errors.js";
+import type { RateLimitError, SnoozeError, UnrecoverableError } from "./errors.js";
 import type { Job } from "./job.js";
 
 /**
