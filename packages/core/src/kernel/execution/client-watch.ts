@@ -43,10 +43,14 @@ export class ClientWatch {
    * client lost a node. A Cluster client stays ready then, and its next command finds the node again, or its replacement. Returns a
    * function that removes the listener.
    */
-  readonly onReady = this.#readyListeners.add;
+  onReady(listener: () => void): () => void {
+    return this.#readyListeners.add(listener);
+  }
 
   /** Calls `listener` each time the connection was lost, including when the client ended. Returns a function that removes it. */
-  readonly onDrop = this.#dropListeners.add;
+  onDrop(listener: () => void): () => void {
+    return this.#dropListeners.add(listener);
+  }
 
   /** Whether the owner of a borrowed client has ended it. Only the owner can connect it again. */
   get isEnded(): boolean {
