@@ -183,7 +183,9 @@ describe("optimistic: broken connections", () => {
     const storm = (async () => {
       while (!isOver) {
         await killExclusive();
-        await new Promise((resolve) => setTimeout(resolve, 10));
+        const ended = done + unknown;
+        // Without it the transactions would have no chance on a busy machine.
+        await until(() => isOver || done + unknown > ended);
       }
     })();
     const worker = async (): Promise<void> => {

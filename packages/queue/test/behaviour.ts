@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+// oxlint-disable-next-line kit/no-sleep -- A handler that works until its signal aborts.
 import { setTimeout as pause } from "node:timers/promises";
 import { inspect } from "node:util";
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
