@@ -39,6 +39,8 @@ export const threadBehaviour = (mode: RedisMode): void => {
       work(queue, runs.handler, { leaseMs });
       await eventually(async () => expect(await peer.ask("running")).toBe(0), { timeoutMs: 40_000 });
       await fixture.untilEmpty();
+      // Once it has closed, it has read the reply to the end of its job.
+      await peer.ask("close");
       const events = JSON.stringify(await peer.ask("events")).replaceAll(id, "ID");
       return { runs, events: JSON.parse(events) as unknown };
     };
@@ -59,6 +61,7 @@ export const threadBehaviour = (mode: RedisMode): void => {
       work(queue, runs.handler, { leaseMs: longMs });
       await eventually(async () => expect(await peer.ask("running")).toBe(0), { timeoutMs: 40_000 });
       await fixture.untilEmpty();
+      await peer.ask("close");
       expect(await peer.ask("events")).toEqual([]);
       expect(runs.jobs).toEqual([]);
       expect((await fixture.logged()).toSorted()).toEqual(["stands still 1 0", "waits 1 0"]);
@@ -118,6 +121,7 @@ export const threadBehaviour = (mode: RedisMode): void => {
         expect(await cancelJob(redis.client, { queue: queue.name, prefix: redis.prefix }, id)).toBe("cancelled");
       await eventually(async () => expect(await peer.ask("running")).toBe(0), { timeoutMs: 40_000 });
       await fixture.untilEmpty();
+      await peer.ask("close");
       expect(await fixture.logged()).toEqual(["stands still 1 0"]);
       expect(await peer.ask("events")).toEqual([["cancelled", ids[0]]]);
     });
