@@ -28,7 +28,7 @@ const exceptions = {
   ReceivedFile: { fields: 16 },
   // Wire the parts of a worker and of a queue together.
   Worker: { code: 229, fields: 15 },
-  Fetcher: { code: 249, fields: 25 },
+  Fetcher: { fields: 23 },
   QueueCommands: { fields: 15 },
   // One more counter than the limit.
   Adoption: { fields: 13 },
