@@ -16,11 +16,10 @@ const exceptions = {
   Lab: { fields: 16 },
   // The facts of one job. A worker makes a hundred thousand a second, so they are one flat object.
   TakenJob: { fields: 32 },
-  // The state of one lease, of one wait for it, of one value and of one connection, which change together.
+  // The state of one lease, of one wait for it and of one value, which change together.
   HeldLease: { fields: 14 },
   Waiter: { fields: 14 },
   Follower: { fields: 16 },
-  Component: { fields: 15 },
   // The members of an ioredis client, for code that expects one.
   SingleClient: { fields: 15 },
   // The writers of one version, and the state of one download: each is one object in the constructor's text.
