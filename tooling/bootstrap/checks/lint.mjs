@@ -16,11 +16,9 @@ const exceptions = {
   Lab: { fields: 16 },
   // The facts of one job. A worker makes a hundred thousand a second, so they are one flat object.
   TakenJob: { fields: 32 },
-  // The state of one lease, of one wait for it, of one value and of one connection, which change together.
+  // The state of one lease, and of one wait for it, which change together.
   HeldLease: { fields: 14 },
   Waiter: { fields: 14 },
-  Follower: { fields: 16 },
-  Component: { fields: 15 },
   // The members of an ioredis client, for code that expects one.
   SingleClient: { fields: 15 },
   // The writers of one version, and the state of one download: each is one object in the constructor's text.
@@ -28,7 +26,7 @@ const exceptions = {
   ReceivedFile: { fields: 16 },
   // Wire the parts of a worker and of a queue together.
   Worker: { code: 229, fields: 15 },
-  Fetcher: { code: 249, fields: 25 },
+  Fetcher: { fields: 23 },
   QueueCommands: { fields: 15 },
   // One more counter than the limit.
   Adoption: { fields: 13 },

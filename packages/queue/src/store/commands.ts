@@ -115,6 +115,11 @@ export class QueueCommands {
     return this.context.clockOf(this.keys.leases);
   }
 
+  /** Whether that clock has a bound on this connection. */
+  get isClockKnown(): boolean {
+    return this.clock.earliest(0) !== undefined;
+  }
+
   /**
    * Checks that the stored layout is not newer than ours, and that the server will not evict jobs. Runs before the first command and again
    * after each lost connection. Until a check has succeeded, each caller makes one, within its own deadline.
