@@ -27,3 +27,12 @@ export const planWord = (word: PlanWord, value?: string | number): string =>
   value === undefined ? word : `${word}=${String(value)}`;
 
 export const planned = (word: PlanWord, value?: string | number): string => `\t${planWord(word, value)}`;
+
+/** What a step is told, see `step.lua`. */
+type StepFlag = "announce" | "look" | "time" | "woken";
+
+/** The text of those flags that are true. */
+export const flagsOf = (flags: Readonly<Record<StepFlag, boolean>>): string =>
+  (Object.keys(flags) as StepFlag[]).filter((flag) => flags[flag]).join(" ");
+
+export const hasFlag = (flags: string, flag: StepFlag): boolean => flags.includes(flag);

@@ -1,3 +1,4 @@
+import { hasFlag } from "../job/words.js";
 import type { QueueCommands, StepRequest } from "../store/commands.js";
 import type { Reclaimed, StepReply } from "../store/scripts/index.js";
 import type { EndedJobs } from "./ended.js";
@@ -94,7 +95,7 @@ export class Receipt {
     isTaking: boolean,
   ): readonly TakenJob[] {
     const takenAt = Math.floor(reply.nowMicros / 1_000);
-    const isWoken = request.flags.includes("woken");
+    const isWoken = hasFlag(request.flags, "woken");
     // The step behind a wait ran at an unknown instant since it was sent. If a reconnect discarded the bounds of the server's clock, its
     // time gives none.
     const isTimed = !isWoken || this.#commands.isClockKnown;
@@ -117,7 +118,7 @@ export class Receipt {
     if (reply.droppedYoung > 0) this.#host.dropped(reply.droppedYoung);
     if (reply.isStopped) this.#host.stopped();
     if (reply.entries.length === 0) return none;
-    if (request.flags.includes("announce")) this.#maintenance.announced();
+    if (hasFlag(request.flags, "announce")) this.#maintenance.announced();
     const { takeId, leaseMs } = request;
     const leaseUntil = this.#leases.endOf(takenAt, sentAt);
     const take = { takeId, takenAt, leaseUntil, receivedAt: performance.now(), isLimited, commands: this.#commands };
