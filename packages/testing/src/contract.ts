@@ -76,8 +76,7 @@ export interface CommandRunner {
  * reaches a command, `..` or `tostring`. Where Lua 5.1 writes `2`, the Lua 5.4 of some servers writes `2.0`. This check only reads
  * the source as well.
  *
- * @param scripts A list of scripts, or a module. Of a module, all exported scripts are checked, and the `script` of each export
- *   with its `records`.
+ * @param scripts A list of scripts, or a module. Of a module, all exported scripts are checked, and the `script` of each export.
  *
  * @example
  * import * as scripts from "../src/scripts/index.js";
@@ -99,12 +98,9 @@ export async function contract(
 }
 
 function scriptsIn(value: unknown): ScriptContract[] {
-  const { name, source, keys, args, script, records } = Object(value) as Partial<ScriptContract> & {
-    readonly script?: unknown;
-  };
+  const { name, source, keys, args, script } = Object(value) as Partial<ScriptContract> & { readonly script?: unknown };
   const isScript = name !== undefined && source !== undefined && Array.isArray(keys) && Array.isArray(args);
-  if (isScript) return [value as ScriptContract];
-  return script === undefined ? [] : scriptsIn(script).map((one) => (records ? { ...one, records } : one));
+  return isScript ? [value as ScriptContract] : script === undefined ? [] : scriptsIn(script);
 }
 
 async function checkLoad(text: string, redis: CommandRunner): Promise<string[]> {

@@ -352,14 +352,13 @@ ${body}
 
   describe("with records of several kinds", () => {
     const records = { order: ["id", "items"], item: ["sku", "count"] };
-    const pack = (body: string, header = "`id items`, then for each item `sku count`"): Record<string, unknown> => ({
-      pack: {
-        script: {
-          name: "pack",
-          source: [
-            "-- reader.lua - read an order.\n-- Defines orderAt\n" +
-              "local function orderAt(plan, at)\nlocal id, items = unpack(plan, at, at + 1)\nreturn id, items\nend",
-            `-- pack.lua - set counts.
+    const pack = (body: string, header = "`id items`, then for each item `sku count`"): ScriptContract[] => [
+      {
+        name: "pack",
+        source: [
+          "-- reader.lua - read an order.\n-- Defines orderAt\n" +
+            "local function orderAt(plan, at)\nlocal id, items = unpack(plan, at, at + 1)\nreturn id, items\nend",
+          `-- pack.lua - set counts.
 -- KEYS[1]  hash  hash    counts
 -- ARGV[n]  plan  string  ${header}
 -- Reply    nothing
@@ -369,13 +368,12 @@ local id, items = orderAt(plan, 1)
 ${body}
 return { id }
 `,
-          ],
-          keys: ["hash"],
-          args: ["...plan"],
-        },
+        ],
+        keys: ["hash"],
+        args: ["...plan"],
         records,
       },
-    });
+    ];
     const read = "local sku, count = unpack(plan, at, at + 1)";
     const loop = (line: string, write = "redis.call('HSET', hash, sku, count)"): string =>
       `for at = 3, 1 + 2 * items, 2 do\n${line}\n${write}\nend`;
