@@ -7,6 +7,7 @@ import { wrongFigures } from "./checks/figures.mjs";
 import { brokenLinks } from "./checks/links.mjs";
 import { filesOfPackage, packedProblems } from "./checks/packed.mjs";
 import { unpublishedPages } from "./checks/pages.mjs";
+import { roomProblems } from "./checks/rooms.mjs";
 import { measureSizes } from "./checks/sizes.mjs";
 import { supplyProblems } from "./checks/supplies.mjs";
 import { commentProblems, errorProblems, wordProblems } from "./checks/words.mjs";
@@ -49,6 +50,10 @@ const checks = {
   "errors (the same class in ESM and CommonJS)": async () => {
     // A program exports no error classes.
     const problems = await unbrandedErrors(publicPackages().filter(({ manifest }) => manifest.bin === undefined));
+    return problems.length === 0 ? {} : { problem: problems.join("\n") };
+  },
+  "rooms (no circle of imports between the folders of a workspace)": async () => {
+    const problems = roomProblems();
     return problems.length === 0 ? {} : { problem: problems.join("\n") };
   },
   "supply chain (lockfiles, install scripts, settings)": async () => {
