@@ -1,4 +1,5 @@
 import { type Connection, KitClosedError, KitError, type RedisLike } from "../index.js";
+import type { Limit } from "../kernel/index.js";
 import {
   backoffMs,
   boolean,
@@ -6,7 +7,6 @@ import {
   Deadline,
   integer,
   inTime,
-  type Limit,
   resolve as settingsOf,
   type RulesOf,
   traced,
