@@ -3,7 +3,6 @@ import {
   choice,
   clientRules,
   type ClientOptions,
-  type ClientSettings,
   custom,
   integer,
   integerOption,
@@ -357,7 +356,7 @@ export const parseRules = (text: string): IndexRules | undefined => {
 };
 
 /** After the check, with every default filled in. */
-export interface IndexSettings extends ClientSettings {
+export interface IndexSettings extends Resolved<typeof clientRules> {
   readonly rules: IndexRules;
   readonly shards: number;
   readonly maxPayloadBytes: number;
@@ -370,7 +369,7 @@ export const indexSettings = (options: PrefixIndexOptions): IndexSettings => {
 };
 
 /** After the check, with every default filled in. */
-export interface BookSettings extends ClientSettings {
+export interface BookSettings extends Resolved<typeof clientRules> {
   readonly rules: MatchRules;
   /** With 0 only the last event counts. */
   readonly halfLifeMs: number;

@@ -1,5 +1,5 @@
 import { type Connection, KitError } from "@kit/core";
-import { type Inspector, type Listed, nameIn, type PackageDescriptor, type Report } from "@kit/core/toolkit";
+import { type Inspector, nameIn, type PackageDescriptor, type Report } from "@kit/core/toolkit";
 import { isRefusal } from "./refusal.js";
 import { connectionsOf } from "./server.js";
 
@@ -14,7 +14,7 @@ const maxRows = 20;
 export interface Kind {
   readonly from: string;
   readonly inspector: Inspector;
-  readonly listed: Listed;
+  readonly listed: NonNullable<Inspector["listed"]>;
 }
 
 interface Thing {

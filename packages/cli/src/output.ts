@@ -1,5 +1,5 @@
 import { StringDecoder } from "node:string_decoder";
-import type { CliOutput, Report } from "@kit/core/toolkit";
+import type { CommandCall, Report } from "@kit/core/toolkit";
 import { exitCodes } from "./exit-codes.js";
 import { factLines, harmless, harmlessLines, reportWidth, tableLines } from "./print.js";
 
@@ -37,7 +37,7 @@ const wordsOf = ({ facts = [], table }: Report): string => {
 };
 
 /** A file or a pipe gets the bytes as they are, a terminal the text in them. */
-const bytesTo = (stream: NodeJS.WriteStream): CliOutput["bytes"] => {
+const bytesTo = (stream: NodeJS.WriteStream): CommandCall["output"]["bytes"] => {
   if (!stream.isTTY) return (chunk) => write(stream, chunk);
   // A chunk may end within a character.
   const decoder = new StringDecoder("utf8");
@@ -45,7 +45,7 @@ const bytesTo = (stream: NodeJS.WriteStream): CliOutput["bytes"] => {
 };
 
 /** `url`: without user name and password. */
-export const outputOf = (isJson: boolean, url: string): CliOutput => ({
+export const outputOf = (isJson: boolean, url: string): CommandCall["output"] => ({
   report: async (report) => {
     const { data, isUnknown, hasProblem } = report;
     if (isUnknown) process.exitCode = exitCodes.unknown;

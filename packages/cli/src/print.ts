@@ -1,5 +1,5 @@
 import { styleText } from "node:util";
-import { counted, type Facts, type Severity } from "@kit/core/toolkit";
+import { counted, type Facts, type Finding } from "@kit/core/toolkit";
 import type { CheckResult, Report } from "./doctor/index.js";
 
 /** The width of a page of unknown width, and the longest readable line. */
@@ -16,7 +16,7 @@ const isColourful = (): boolean => process.stdout.isTTY && !process.env["NO_COLO
 
 const colours = { ok: "green", warning: "yellow", problem: "red", skipped: "gray" } as const;
 
-const wordOf = (severity: Severity): string => {
+const wordOf = (severity: Finding["severity"]): string => {
   const word = severity.padEnd(8);
   return isColourful() ? styleText(colours[severity], word) : word;
 };
@@ -72,7 +72,7 @@ export const checkLines = ({ id, severity, findings, docs }: CheckResult): strin
   return `${[head, ...others.map((line) => indent + line)].join("\n")}\n`;
 };
 
-export const countsOf = ({ checks }: Report): Readonly<Record<Severity, number>> => {
+export const countsOf = ({ checks }: Report): Readonly<Record<Finding["severity"], number>> => {
   const counts = { ok: 0, warning: 0, problem: 0, skipped: 0 };
   for (const { severity } of checks) counts[severity]++;
   return counts;

@@ -9,7 +9,8 @@ import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "
 import { startRedis } from "@kit/testing";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { KitError } from "../src/index.js";
-import { onTraced, traceCarrier, traced } from "../src/toolkit/index.js";
+import { onTraced } from "../src/kernel/index.js";
+import { traceCarrier, traced } from "../src/toolkit/index.js";
 import { traceKit } from "../src/otel/index.js";
 import { rejection, runProgram } from "./harness.js";
 

@@ -2,7 +2,7 @@ import { KitError, KitKeyTypeError, type RedisLike, type Script } from "@kit/cor
 import {
   backoffMs,
   type ClientContext,
-  type ClientSettings,
+  type clientRules,
   type CloseOptions,
   Deadline,
   isReplyError,
@@ -10,6 +10,7 @@ import {
   pause,
   reading,
   replyOf,
+  type Resolved,
   serverError,
   settled,
 } from "@kit/core/toolkit";
@@ -40,7 +41,7 @@ export class LogConnection {
   #isForbidden = false;
 
   /** `what` is the owner's name in errors. */
-  constructor(redis: RedisLike, name: string, settings: ClientSettings, what: string) {
+  constructor(redis: RedisLike, name: string, settings: Resolved<typeof clientRules>, what: string) {
     this.name = name;
     this.deadlineMs = settings.deadlineMs;
     this.keys = logshipKeys(settings.prefix, name);

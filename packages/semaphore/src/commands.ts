@@ -1,4 +1,4 @@
-import { type ClientContext, Deadline, isReplyError, newToken, reading, type ServerClock } from "@kit/core/toolkit";
+import { type ClientContext, Deadline, isReplyError, newToken, reading } from "@kit/core/toolkit";
 import {
   type AcquireReply,
   aliveMs,
@@ -149,7 +149,7 @@ export class SemaphoreCommands implements LeaseKind<ResolvedPermit, scripts.Usag
   }
 
   /** The clock of the node that serves this semaphore. */
-  get #clock(): ServerClock {
+  get #clock(): ReturnType<ClientContext["clockOf"]> {
     return this.#context.clockOf(this.#keys.permits);
   }
 

@@ -51,7 +51,7 @@ const filesWithTables = (folder) =>
  * Runs the files, and returns their exports and tables of rules.
  * @param {string} folder
  * @param {readonly string[]} paths
- * @returns {Promise<Record<string, import("@kit/core/toolkit").Rules>[]>}
+ * @returns {Promise<Record<string, Record<string, import("@kit/core/toolkit").Rule>>[]>}
  */
 async function running(folder, paths) {
   // esbuild comes with tsup, which does the builds.
@@ -85,7 +85,7 @@ const exportTables = ({ onLoad }) =>
 /**
  * Reads the tables of a file, given what it exports.
  * @param {readonly string[]} paths All files that will be read.
- * @returns {(path: string, values: Record<string, import("@kit/core/toolkit").Rules>) => Table[]}
+ * @returns {(path: string, values: Record<string, Record<string, import("@kit/core/toolkit").Rule>>) => Table[]}
  */
 function readerOf(paths) {
   /** @type {typeof import("typescript")} */

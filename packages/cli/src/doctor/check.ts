@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import { type Finding, isForbidden, type Severity } from "@kit/core/toolkit";
+import { type Finding, isForbidden } from "@kit/core/toolkit";
 import { Refused, type ServerNode, Silent } from "../node.js";
 import type { Server } from "../server.js";
 
@@ -17,6 +17,8 @@ export const ok = (text: string): Finding => ({ severity: "ok", text });
 export const warning = (text: string, fix: string): Finding => ({ severity: "warning", text, fix });
 export const problem = (text: string, fix: string): Finding => ({ severity: "problem", text, fix });
 export const skipped = (text: string): Finding => ({ severity: "skipped", text });
+
+type Severity = Finding["severity"];
 
 const order: readonly Severity[] = ["skipped", "ok", "warning", "problem"];
 

@@ -1,9 +1,11 @@
-import { type ClusterMember, clusterMembers, type Finding, infoFields } from "@kit/core/toolkit";
+import { clusterMembers, type Finding, infoFields } from "@kit/core/toolkit";
 import { Refused, type ServerNode } from "../node.js";
 import type { Server } from "../server.js";
 import { bringBack, type Check, ok, problem, skipped, warning } from "./check.js";
 
 const allSlots = 16_384;
+
+type ClusterMember = ReturnType<typeof clusterMembers>[number];
 
 const addressOf = ({ host, port }: ClusterMember): string => `${host}:${String(port)}`;
 

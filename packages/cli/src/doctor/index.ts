@@ -1,5 +1,5 @@
 import { keyspace, KitError } from "@kit/core";
-import type { DoctorCheck, Finding, Severity } from "@kit/core/toolkit";
+import type { DoctorCheck, Finding } from "@kit/core/toolkit";
 import { exitCodes } from "../exit-codes.js";
 import { type Examined, openServer, type Server } from "../server.js";
 import { withoutCredentials } from "../target.js";
@@ -63,7 +63,7 @@ const patienceMs = 5_000;
 /** The result of one check. */
 export interface CheckResult {
   readonly id: string;
-  readonly severity: Severity;
+  readonly severity: Finding["severity"];
   readonly findings: readonly Finding[];
   /** The command that explains it. */
   readonly docs: string;

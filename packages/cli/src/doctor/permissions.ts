@@ -1,7 +1,10 @@
-import { type CommandForm, type Finding, isForbidden, newToken, type PackageDescriptor } from "@kit/core/toolkit";
+import { type Finding, isForbidden, newToken, type PackageDescriptor } from "@kit/core/toolkit";
 import { Refused, Silent } from "../node.js";
 import type { Server } from "../server.js";
 import { type Check, ok, problem, warning } from "./check.js";
+
+/** A command and its arguments. */
+type CommandForm = ReturnType<PackageDescriptor["permissions"]["tried"]>[number];
 
 /** The commands that every package runs, in addition to the commands on its keys. */
 const ofCore: readonly CommandForm[] = [["EVALSHA", "0".repeat(40), 0], ["EVAL", "return 1", 0], ["TIME"]];

@@ -1,4 +1,5 @@
-import { type Deadline, detachedTimeout, inTime } from "../toolkit/index.js";
+import { detachedTimeout } from "../kernel/index.js";
+import { type Deadline, inTime } from "../toolkit/index.js";
 
 /** When to write a local aggregate. */
 export interface FlusherOptions {

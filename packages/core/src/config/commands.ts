@@ -1,5 +1,6 @@
 import type { RedisLike } from "../index.js";
-import { type ClientContext, Deadline, type Limit, newToken, ObjectLife } from "../toolkit/index.js";
+import type { Limit } from "../kernel/index.js";
+import { type ClientContext, Deadline, newToken, ObjectLife } from "../toolkit/index.js";
 import { type ConfigKeys, configKeys } from "./keys.js";
 import type { ConfigSettings, Question, ResolvedWrite } from "./options.js";
 import * as scripts from "./scripts.js";

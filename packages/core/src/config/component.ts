@@ -1,10 +1,10 @@
 import { type Connection, KitClosedError, KitError, type RedisLike } from "../index.js";
+import type { Limit } from "../kernel/index.js";
 import {
   backoffMs,
   boolean,
   custom,
   integer,
-  type Limit,
   resolve as settingsOf,
   type RulesOf,
   traced,

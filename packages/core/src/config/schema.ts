@@ -1,4 +1,5 @@
-import { inTime, type Limit } from "../toolkit/index.js";
+import type { Limit } from "../kernel/index.js";
+import { inTime } from "../toolkit/index.js";
 import { type ConfigIssue, ConfigInvalidError } from "./errors.js";
 
 /** The result of a schema. */

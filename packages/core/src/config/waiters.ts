@@ -1,5 +1,6 @@
 import { KitClosedError, type KitError } from "../index.js";
-import { Deadline, type Limit, settled } from "../toolkit/index.js";
+import type { Limit } from "../kernel/index.js";
+import { Deadline, settled } from "../toolkit/index.js";
 import type { ReadyOptions } from "./options.js";
 
 /** The limit of a wait that starts now. */

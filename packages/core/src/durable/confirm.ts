@@ -1,11 +1,5 @@
-import {
-  type Address,
-  Deadline,
-  type ExclusiveConnection,
-  newToken,
-  pause,
-  type ClientContext,
-} from "../toolkit/index.js";
+import type { Address } from "../kernel/index.js";
+import { Deadline, type ExclusiveConnection, newToken, pause, type ClientContext } from "../toolkit/index.js";
 import { isMisrouted, type CheckedOut, look, type Look, say, toReplica } from "./connection.js";
 import { tokenKey } from "./keys.js";
 import type { ResolvedOptions } from "./options.js";

@@ -1,13 +1,12 @@
 import { KitError, type RedisArgument, type RedisLike } from "../index.js";
+import { type Address, passes } from "../kernel/index.js";
 import {
-  type Address,
   asKitError,
   Deadline,
   type ExclusiveConnection,
   infoFields,
   isForbidden,
   isReplyError,
-  passes,
   pause,
   reading,
   type ClientContext,

@@ -7,13 +7,13 @@ import {
   type RedisLike,
   type Script,
 } from "../index.js";
+import type { Settle } from "../kernel/index.js";
 import {
   Deadline,
   type ExclusiveConnection,
   isReplyError,
   type ClientContext,
   serverError,
-  type Settle,
   settled,
   traced,
   withContext,

@@ -1,4 +1,4 @@
-import { type AttachedReplicaLine, attachedReplicas, infoFields } from "../toolkit/index.js";
+import { attachedReplicas, infoFields } from "../toolkit/index.js";
 
 /** A number from INFO or CONFIG. Undefined if the server does not report it. */
 export const numberOf = (text: string | undefined): number | undefined =>
@@ -20,7 +20,7 @@ export interface ReplicationState {
   readonly replid: string;
   /** The node's offset in that history, in bytes. */
   readonly offset: number;
-  readonly replicas: readonly AttachedReplicaLine[];
+  readonly replicas: ReturnType<typeof attachedReplicas>;
   readonly fields: ReadonlyMap<string, string>;
 }
 

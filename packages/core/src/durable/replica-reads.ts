@@ -1,12 +1,11 @@
 import { KitClosedError, type RedisArgument, type RedisLike } from "../index.js";
+import { type Address, passes } from "../kernel/index.js";
 import {
-  type Address,
   assertConnections,
   Deadline,
   type ExclusiveConnection,
   integer,
   isReplyError,
-  passes,
   resolve,
   type RulesOf,
   reading,

@@ -1,6 +1,6 @@
 import type { RedisLike } from "../index.js";
+import type { Address } from "../kernel/index.js";
 import {
-  type Address,
   clusterMembers,
   Deadline,
   type ExclusiveConnection,

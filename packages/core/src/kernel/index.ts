@@ -47,7 +47,6 @@ export { OutageReporter } from "./base/outage.js";
 export { backoffMs, pause, retry } from "./base/retry.js";
 export { newToken } from "./base/token.js";
 export { carryTraces, onTraced, traceCarrier, traced } from "./base/tracing.js";
-export type { TraceCarrier } from "./base/tracing.js";
 export {
   addressOf,
   assertConnections,
@@ -71,15 +70,15 @@ export { defineScript } from "./script/script.js";
 
 export type { CoreErrorCode, KitErrorCode, KitErrorCodes } from "./base/errors.js";
 export type { Keyspace } from "./base/keyspace.js";
-export type { AttachOptions, ClientOptions, ClientSettings, CloseOptions } from "./base/options.js";
+export type { ClientOptions, CloseOptions } from "./base/options.js";
 export type { RetryOptions } from "./base/retry.js";
-export type { Resolved, Rule, Rules, RulesOf } from "./base/rules.js";
+export type { Resolved, Rule, RulesOf } from "./base/rules.js";
 export type { Address, NodeClient, RedisArgument, RedisLike } from "./connection/client.js";
 export type { ServerClock } from "./context/clock.js";
 export type { ExpiryScheduler, ScheduledLease } from "./context/expiry.js";
 export type { ChannelListener } from "./context/channels.js";
 export type { Inbox } from "./context/inbox.js";
 export { reading } from "./execution/executor.js";
-export type { Call, CommandExecutor } from "./execution/executor.js";
-export type { ExclusiveConnection, ExclusivePool } from "./execution/pool.js";
+export type { Call } from "./execution/executor.js";
+export type { ExclusiveConnection } from "./execution/pool.js";
 export type { RunOptions, Script, ScriptSpec } from "./script/script.js";

@@ -1,12 +1,6 @@
 import { type KitError, retry } from "../index.js";
-import {
-  asKitError,
-  type ClientContext,
-  type ObjectLife,
-  OutageReporter,
-  pause,
-  type ServerClock,
-} from "../toolkit/index.js";
+import type { ServerClock } from "../kernel/index.js";
+import { asKitError, type ClientContext, type ObjectLife, OutageReporter, pause } from "../toolkit/index.js";
 import type {
   AcquireReply,
   Attempt,

@@ -1,4 +1,4 @@
-import { isSlotMoving, passes } from "../toolkit/index.js";
+import { isSlotMoving, passes } from "../kernel/index.js";
 
 /**
  * How a lease ended without a release.

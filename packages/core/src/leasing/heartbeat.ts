@@ -1,4 +1,4 @@
-import { detachedTimeout, type Inbox } from "../toolkit/index.js";
+import { detachedTimeout, type Inbox } from "../kernel/index.js";
 import { aliveMs } from "./kind.js";
 
 /** A third of the time for which a waiter counts as alive. */

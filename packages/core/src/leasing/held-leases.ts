@@ -1,4 +1,5 @@
-import { type Deadline, type ExpiryScheduler, inTime, newToken } from "../toolkit/index.js";
+import type { ExpiryScheduler } from "../kernel/index.js";
+import { type Deadline, inTime, newToken } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
 import type { Grant } from "./grant.js";
 import { HeldLease, type LeaseHolder } from "./held.js";

@@ -1,5 +1,6 @@
 import { type KitError, KitKeyTypeError } from "../index.js";
-import { type ExpiryScheduler, OwnAbortController, type ScheduledLease, traced, withCaller } from "../toolkit/index.js";
+import type { ExpiryScheduler, ScheduledLease } from "../kernel/index.js";
+import { OwnAbortController, traced, withCaller } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
 import type { Grant } from "./grant.js";
 import type { LeaseRequest, RenewState } from "./kind.js";

@@ -1,5 +1,6 @@
 import { KitClosedError, KitError } from "../index.js";
-import { Deadline, expiryOf, newToken, type ObjectLife, onAbort, passes } from "../toolkit/index.js";
+import { passes } from "../kernel/index.js";
+import { Deadline, expiryOf, newToken, type ObjectLife, onAbort } from "../toolkit/index.js";
 import { CancelledWaiters } from "./cancelled.js";
 import { LeaseCommands } from "./commands.js";
 import { type Grant, grantOf } from "./grant.js";

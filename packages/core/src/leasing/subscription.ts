@@ -1,4 +1,4 @@
-import type { Inbox } from "../toolkit/index.js";
+import type { Inbox } from "../kernel/index.js";
 
 /** Receives the pushes for one acquire, and keeps those that arrive before it has a listener. */
 export class Subscription {

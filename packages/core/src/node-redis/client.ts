@@ -1,5 +1,5 @@
 import type { RedisArgument } from "../index.js";
-import type { NodeClient } from "../toolkit/index.js";
+import type { NodeClient } from "../kernel/index.js";
 import { Listening } from "./listening.js";
 import { decoded, mappings, replyError } from "./replies.js";
 import type { NodeRedisClient } from "./types.js";

@@ -1,5 +1,6 @@
 import { KitUnavailableError, type RedisArgument, type RedisLike } from "../index.js";
-import { type Address, isReplyError, type NodeClient, slotOf } from "../toolkit/index.js";
+import type { Address, NodeClient } from "../kernel/index.js";
+import { isReplyError, slotOf } from "../toolkit/index.js";
 import { notSent, SingleClient } from "./client.js";
 import { keyOf } from "./command-key.js";
 import { Listening, listenTo } from "./listening.js";

@@ -14,7 +14,7 @@ import {
   type Tracer,
 } from "@opentelemetry/api";
 import { KitError } from "../index.js";
-import { carryTraces, onTraced, optionsObject } from "../toolkit/index.js";
+import { carryTraces, onTraced, optionsObject } from "../kernel/index.js";
 
 /** How to trace. */
 export interface TraceOptions {

@@ -18,13 +18,13 @@ export interface PackageDescriptor {
 }
 
 /** A command and its arguments. */
-export type CommandForm = readonly [command: string, ...args: (string | number)[]];
+type CommandForm = readonly [command: string, ...args: (string | number)[]];
 
 /**
  * The permissions of the package's least-privilege ACL user, in addition to core's permissions for every package. The tests create
  * that user from this list, and the package's documentation shows it.
  */
-export interface Permissions {
+interface Permissions {
   /**
    * The channels that the package publishes and subscribes to, without the prefix: `inbox:*` if it waits for pushes. With any
    * channel it also needs PING, PUBLISH, PUBSUB NUMSUB, SUBSCRIBE and UNSUBSCRIBE.
@@ -42,7 +42,7 @@ export interface Permissions {
 }
 
 /** Keys that have no expiry. */
-export interface EndlessKeys {
+interface EndlessKeys {
   /** Matches the text after `<prefix>:<name>:` in such a key, as in `/^\{.*\}:entry$/s`. */
   readonly key: RegExp;
   /** The problem if such a key has no expiry. If not set, such keys are permanent by design. */
@@ -128,7 +128,7 @@ export interface Inspector {
 }
 
 /** The output of `kit list <things>`: a row for each thing, from one scan of all keys. */
-export interface Listed {
+interface Listed {
   /** In the plural, as one word. */
   readonly things: string;
   /**
@@ -161,7 +161,7 @@ export interface CliCommand {
 }
 
 /** Where a command writes. Each function resolves when the reader has accepted the text. */
-export interface CliOutput {
+interface CliOutput {
   /** The command's one answer: words, or one object with `--json`. */
   report(report: Report): Promise<void>;
   /** One of many answers over time: a line of words, or a line of JSON with `--json`. */
@@ -178,7 +178,7 @@ export interface CliOutput {
 }
 
 /** From good to bad. `skipped` means that a check could not run. */
-export type Severity = "skipped" | "ok" | "warning" | "problem";
+type Severity = "skipped" | "ok" | "warning" | "problem";
 
 /** One result of a check, in words. */
 export interface Finding {

@@ -1,5 +1,5 @@
 import type { KitError } from "@kit/core";
-import { backoffMs, Deadline, inTime, type Limit, newToken } from "@kit/core/toolkit";
+import { backoffMs, Deadline, inTime, newToken } from "@kit/core/toolkit";
 import { firstTermMs, type Grant, grantOf, type LeaseRequest, type ResolvedAcquire } from "@kit/core/leasing";
 import { QuorumError, SameServerError } from "./errors.js";
 import type { QuorumStore } from "./store.js";
@@ -33,7 +33,12 @@ const isDoubled = (vote: Vote | undefined): boolean => vote?.vote === "error" &&
  * Asks all servers for the lease at the same time. Each try has a separate token, so that a late removal of an earlier try cannot match it.
  * Without a grant everything is removed in the background.
  */
-const tryOnce = async (store: QuorumStore, name: string, resolved: ResolvedAcquire, limit: Limit): Promise<Round> => {
+const tryOnce = async (
+  store: QuorumStore,
+  name: string,
+  resolved: ResolvedAcquire,
+  limit: Parameters<typeof inTime>[1],
+): Promise<Round> => {
   const { servers, quorum } = store;
   const request: LeaseRequest<ResolvedAcquire> = { name, token: newToken(), resolved };
   const leaseMs = firstTermMs(resolved);

@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import { asKitError, type Limit, settled } from "@kit/core/toolkit";
+import { asKitError, settled } from "@kit/core/toolkit";
 
 /**
  * One server's answer about a lease.
@@ -54,7 +54,7 @@ export const poll = <Server, V, R>(
   servers: readonly Server[],
   ask: (server: Server) => Promise<V>,
   decide: (votes: readonly (V | undefined)[], isOver: boolean) => R | undefined,
-  limit: Limit = {},
+  limit: Parameters<typeof settled>[0] = {},
 ): Promise<R> => {
   const votes: (V | undefined)[] = servers.map(() => undefined);
   return settled<R>(

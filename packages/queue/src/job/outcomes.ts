@@ -36,7 +36,7 @@ export const addresseeOf = (replyTo: string, prefix: string): { readonly channel
 /** The kind of an outcome, or `waiting`, `gone` or `later`; see `outcomes.lua`. */
 export const kindOf = (outcome: Buffer): string => outcome.toString("latin1", 0, valueAt(outcome)).trimEnd();
 
-/** Where the part behind the kind begins. */
+/** Where the part after the kind starts. */
 const valueAt = (outcome: Buffer): number => outcome.indexOf(10) + 1 || outcome.length;
 
 /** The result of a job that is done. */

@@ -4,7 +4,6 @@ import {
   asKitError,
   backoffMs,
   type ClientContext,
-  type CommandExecutor,
   type Deadline,
   evictionPolicy,
   ObjectLife,
@@ -188,7 +187,10 @@ export class QueueCommands {
   step(
     request: StepRequest,
     { done = "", others = [], callers = [] }: Endings = {},
-    { deadlineMs = this.#settings.deadlineMs, executor }: { deadlineMs?: number; executor?: CommandExecutor } = {},
+    {
+      deadlineMs = this.#settings.deadlineMs,
+      executor,
+    }: { deadlineMs?: number; executor?: ClientContext["executor"] } = {},
   ): Promise<scripts.StepReply> {
     const replies = callers.map((caller) => this.#repliesOf(caller));
     const keys = { ...this.keys, taken: this.#takenBy(request.takeId), replies };

@@ -1,4 +1,4 @@
-import { asKitError, expiryOf, type ExpiryScheduler, lowerBoundMs, type ScheduledLease } from "@kit/core/toolkit";
+import { asKitError, expiryOf, lowerBoundMs } from "@kit/core/toolkit";
 import type { QueueCommands } from "../store/commands.js";
 import type { LeaseMirror, MirroredLeases } from "../thread/mirror.js";
 import type { TakenJob } from "./taken.js";
@@ -13,7 +13,7 @@ const renewShare = 0.75;
  * The leases of one worker. One heartbeat renews all of them, on core's scheduler, which detects that the machine slept. A lease also ends
  * by our own clock, because a silent server reports no loss.
  */
-export class JobLeases implements ScheduledLease, MirroredLeases {
+export class JobLeases implements MirroredLeases {
   readonly group = "";
   readonly renewSlackMs = 0;
   renewAt: number = Infinity;
@@ -22,7 +22,7 @@ export class JobLeases implements ScheduledLease, MirroredLeases {
   /** An array in which each job has its index. A Set would keep removed jobs alive until V8's next full collection. */
   readonly #held: TakenJob[] = [];
   readonly #commands: QueueCommands;
-  readonly #expiry: ExpiryScheduler;
+  readonly #expiry: ReturnType<typeof expiryOf>;
   readonly #leaseMs: number;
   readonly #onLost: (job: TakenJob, isCancelled: boolean) => void;
   #isClosed = false;

@@ -7,7 +7,7 @@ import {
   integer,
   resolve,
   type Resolved,
-  type Rules,
+  type Rule,
   type RulesOf,
   signal,
   text,
@@ -49,6 +49,8 @@ export const statsRules = {
 } satisfies RulesOf<StatsOptions>;
 
 export type StatsSettings = Resolved<typeof statsRules>;
+
+type Rules = Readonly<Record<string, Rule>>;
 
 /** @throws {TypeError | RangeError} an option is invalid. */
 export const optionsOf = <Table extends Rules>(

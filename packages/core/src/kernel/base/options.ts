@@ -1,5 +1,5 @@
 import { prefixRule } from "./keyspace.js";
-import { boolean, integer, resolve, type Resolved, type RulesOf, wrong } from "./rules.js";
+import { boolean, integer, resolve, type RulesOf, wrong } from "./rules.js";
 
 const dayMs = 86_400_000;
 
@@ -37,8 +37,6 @@ export const clientRules = {
   isolate: boolean(false),
   deadlineMs: integer(1, dayMs, 2_000),
 } satisfies RulesOf<ClientOptions>;
-
-export type ClientSettings = Resolved<typeof clientRules>;
 
 /** How long `close()` may take. */
 export interface CloseOptions {
