@@ -40,8 +40,6 @@ npm run bench -- plots       remake the plots of all kept results, without measu
 npm run bench -- costs       what one operation of ours sends, moves and stores; idle objects, too
 
   --save             keep the costs in apps/docs/bench/costs.json, and remake the tables of apps/docs/at-scale.md
-  --page             remake these tables from the kept costs
-  --check            compare these tables with the kept costs
   --load "NAME=N"    the load of N operations a second, by the kept costs; several make a mix
 `;
 

@@ -1,15 +1,13 @@
+import { readFileSync } from "node:fs";
 import { startRedis, type RedisServer } from "@kit/testing";
 import type { Redis } from "ioredis";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { type Cost, type Costs, fullName } from "../src/costs/costs.js";
-import { examples, rates } from "../src/costs/examples.js";
-import { loadOf, type Mix } from "../src/costs/load.js";
+import { type Cost, type Costs, fullName, loadOf, type Mix } from "../src/costs/costs.js";
 import { meter } from "../src/costs/meter.js";
-import type { Opened } from "../src/costs/operation.js";
-import { operations } from "../src/costs/operations/index.js";
-import { pageOf } from "../src/costs/page.js";
+import { operations } from "../src/costs/operations.js";
+import { examples, pageFile, pageOf, rates } from "../src/costs/page.js";
 import { costs as program, readCosts } from "../src/costs/program.js";
-import { Scene } from "../src/costs/scene.js";
+import { type Opened, Scene } from "../src/costs/scene.js";
 import { UsageError } from "../src/options.js";
 
 const started = async (): Promise<RedisServer<"single">> => {
@@ -110,7 +108,7 @@ describe("The load of a mix", () => {
     await using all = new Scene(server);
     const running: { readonly run: Opened["run"]; readonly each: number }[] = [];
     for (const [name, rate] of Object.entries(perSecond)) {
-      const operation = operations.find((one) => fullName(one) === name);
+      const operation = operations.find((one) => one.name === name);
       const scene = new Scene(server);
       all.atEnd(() => scene[Symbol.asyncDispose]());
       const { run } = await operation!.open(scene);
@@ -133,13 +131,17 @@ describe("The load of a mix", () => {
 
 describe("The kept costs", () => {
   it("have every operation, once", () => {
-    expect(readCosts().operations.map(fullName)).toEqual(operations.map(fullName));
-    expect(new Set(operations.map(fullName)).size).toBe(operations.length);
+    expect(readCosts().operations.map(fullName)).toEqual(operations.map(({ name }) => name));
+    expect(new Set(operations.map(({ name }) => name)).size).toBe(operations.length);
   });
 
   it("have all that the examples of the page are made of", () => {
-    for (const { mixAt } of examples)
+    for (const mixAt of Object.values(examples))
       for (const rate of rates) expect(loadOf(readCosts(), mixAt(rate)).commands).toBeGreaterThan(0);
+  });
+
+  it("make the page as it is", async () => {
+    expect(await pageOf(readCosts())).toBe(readFileSync(pageFile, "utf8"));
   });
 
   it("refuse a page that has no place for a table, or a place for none", async () => {

@@ -7,6 +7,16 @@ import { execute } from "./transaction.js";
 /** The pause of a waiter between two tries, as in the classic code. */
 const POLL_MS = 1;
 
+/** Tries each millisecond, until one try succeeds or the time is over. */
+async function polled(waitMs: number, take: () => Promise<boolean>): Promise<boolean> {
+  const end = Date.now() + waitMs;
+  while (Date.now() < end) {
+    if (await take()) return true;
+    await sleep(POLL_MS);
+  }
+  return false;
+}
+
 /**
  * "Redis in Action", chapter 6: `SETNX lock:<name> <uuid>`, tried each millisecond until `acquireTimeoutMs` has
  * passed. Resolves to the token, or null.
@@ -22,12 +32,7 @@ export async function acquireLock(
 ): Promise<string | null> {
   const key = classicKeys(prefix).lock(name);
   const token = randomUUID();
-  const end = Date.now() + acquireTimeoutMs;
-  while (Date.now() < end) {
-    if ((await redis.setnx(key, token)) === 1) return token;
-    await sleep(POLL_MS);
-  }
-  return null;
+  return (await polled(acquireTimeoutMs, async () => (await redis.setnx(key, token)) === 1)) ? token : null;
 }
 
 /**
@@ -67,12 +72,8 @@ export async function acquireLockBySet(
 ): Promise<string | null> {
   const key = classicKeys(prefix).lock(name);
   const token = randomUUID();
-  const end = Date.now() + acquireTimeoutMs;
-  while (Date.now() < end) {
-    if ((await redis.set(key, token, "EX", Math.ceil(lockTimeoutSeconds), "NX")) === "OK") return token;
-    await sleep(POLL_MS);
-  }
-  return null;
+  const take = async () => (await redis.set(key, token, "EX", Math.ceil(lockTimeoutSeconds), "NX")) === "OK";
+  return (await polled(acquireTimeoutMs, take)) ? token : null;
 }
 
 /**
@@ -94,15 +95,11 @@ export async function acquireOwnerlessLock(
   prefix = "",
 ): Promise<boolean> {
   const key = classicKeys(prefix).lock(name);
-  const end = Date.now() + acquireTimeoutMs;
-  while (Date.now() < end) {
-    if ((await redis.setnx(key, "1")) === 1) {
-      await redis.expire(key, Math.ceil(lockTimeoutSeconds));
-      return true;
-    }
-    await sleep(POLL_MS);
-  }
-  return false;
+  return await polled(acquireTimeoutMs, async () => {
+    if ((await redis.setnx(key, "1")) !== 1) return false;
+    await redis.expire(key, Math.ceil(lockTimeoutSeconds));
+    return true;
+  });
 }
 
 /** Deletes the lock, even if another client holds it by now. */

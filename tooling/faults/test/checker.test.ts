@@ -11,11 +11,10 @@ import type {
   RunHistory,
   WorkerHistory,
 } from "../src/workloads/lock/history.js";
+import { aCall, brokenIn, calmLocks, epoch, leaseMs, type Mutable } from "./lease-runs.js";
 
 // A run that keeps every invariant is made up from a seed; then one thing in it is put wrong, and the checker has to say which
 // invariant that breaks.
-
-type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 interface Draft {
   readonly run: Mutable<RunHistory>;
@@ -33,9 +32,6 @@ interface Draft {
 
 const violationsOf = (run: RunHistory): readonly Violation[] => verdictOn(run).violations;
 
-const leaseMs = 400;
-const epoch = 1_700_000_000_000;
-
 const aRun = (seed: number): Draft => {
   const random = seeded(seed);
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)] as T;
@@ -52,7 +48,9 @@ const aRun = (seed: number): Draft => {
       const grantedAt = at + 1 + random() * 5;
       const fence = BigInt(Math.floor(grantedAt * 1_000));
       const token = `token-${name}-${String(value)}`;
-      records.push(aCall({ what: "acquire", name, startedAt, settledAt: grantedAt, dueMs: 300, fence: String(fence) }));
+      records.push(
+        aCall<CallRecord>({ what: "acquire", name, startedAt, settledAt: grantedAt, dueMs: 300, fence: String(fence) }),
+      );
       for (const action of ["read", "write"] as const) {
         at = grantedAt + (action === "read" ? 1 : 10 + random() * 20);
         const op = `${id}.${name}${String(value)}${action}`;
@@ -72,30 +70,14 @@ const aRun = (seed: number): Draft => {
       }
       records.push({ kind: "hold", name, fence: String(fence), grantedAt, endsAt: grantedAt + leaseMs, endedAt: at });
       const release = { what: "release", lease: String(fence), result: "released" };
-      records.push(aCall({ ...release, name, startedAt: at, settledAt: at + 1, dueMs: 250 }));
+      records.push(aCall<CallRecord>({ ...release, name, startedAt: at, settledAt: at + 1, dueMs: 250 }));
       at += 5;
     }
   }
   for (const { records } of workers) records.push({ kind: "left", open: [], stalledMs: 0 });
   const of = (kind: string): LogRecord =>
     pick(workers.flatMap(({ records }) => records).filter((record) => record.kind === kind));
-  const run: Mutable<RunHistory> = {
-    leaseMs,
-    isCluster: false,
-    isRegisterBeside: true,
-    isClockTrue: true,
-    echoes: 0,
-    copiedAcquires: [],
-    readWriteSteps: new Map(),
-    registers,
-    workers,
-    deaths: [],
-    heals: [],
-    outages: [],
-    losses: [],
-    losesNothing: true,
-    leftovers: [],
-  };
+  const run: Mutable<RunHistory> = { ...calmLocks, registers, workers };
   return {
     run,
     registers,
@@ -111,13 +93,6 @@ const aRun = (seed: number): Draft => {
   };
 };
 
-const aCall = (facts: Omit<CallRecord, "kind" | "stalledMs" | "outcome">): CallRecord => ({
-  kind: "call",
-  stalledMs: 0,
-  outcome: "ok",
-  ...facts,
-});
-
 /** A holder that died with its last lease of `a`, and one caller who waits behind it. */
 const aDeath = ({ run, registers, workers }: Draft, regrantedAfterMs: number): Death => {
   const list = registers.get("a") ?? [];
@@ -127,7 +102,7 @@ const aDeath = ({ run, registers, workers }: Draft, regrantedAfterMs: number): D
   const fence = BigInt(Math.floor(grantedAt * 1_000));
   const worker = workers.find(({ id }) => id !== last.worker);
   worker?.records.push(
-    aCall({
+    aCall<CallRecord>({
       what: "acquire",
       name: "a",
       startedAt: last.at - 50,
@@ -155,7 +130,7 @@ const aPause = ({ registers, workers }: Draft, pauseMs: number): { readonly from
   const to = from + pauseMs;
   const waiting = { what: "acquire", name: "a", startedAt: last.at - 150, settledAt: to + 1, dueMs: 4_000 };
   const worker = workers.find(({ id }) => id !== last.worker);
-  worker?.records.push(aCall({ ...waiting, fence: String(Math.floor(to * 1_000)) }));
+  worker?.records.push(aCall<CallRecord>({ ...waiting, fence: String(Math.floor(to * 1_000)) }));
   return { from, to };
 };
 
@@ -175,9 +150,7 @@ const aLateSignal = (
   return { worker, endsAt };
 };
 
-const invariantsBrokenBy = (run: RunHistory): Invariant[] => [
-  ...new Set(violationsOf(run).map(({ invariant }) => invariant)),
-];
+const invariantsBrokenBy = (run: RunHistory): Invariant[] => brokenIn(verdictOn(run));
 const seeds = Array.from({ length: 20 }, (_, index) => index + 1);
 
 /** A fault put into a history, and the invariants that it breaks: all of them, and no other. */
@@ -325,7 +298,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     ["L5"],
     ({ workers, pick }) => {
       pick(workers).records.push(
-        aCall({ what: "stale extend", name: "a", startedAt: epoch, settledAt: epoch + 1, dueMs: 250 }),
+        aCall<CallRecord>({ what: "stale extend", name: "a", startedAt: epoch, settledAt: epoch + 1, dueMs: 250 }),
       );
     },
   ],

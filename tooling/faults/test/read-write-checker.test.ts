@@ -2,13 +2,12 @@ import { describe, expect, it } from "vitest";
 import { type Invariant, verdictOn } from "../src/workloads/lock/checker.js";
 import type { LogRecord, RunHistory } from "../src/workloads/lock/history.js";
 import { parseSteps } from "../src/workloads/lock/read-write/history.js";
+import { brokenIn, calmLocks, epoch, leaseMs, workerOf } from "./lease-runs.js";
 
 // The history of one read/write lock keeps every invariant; then one line of it is put wrong, and the checker has to say which
 // invariant that breaks.
 
 const name = "document-1";
-const epoch = 1_700_000_000_000;
-const leaseMs = 400;
 const [reader, other, late, writer] = ["r|t1|w1", "r|t2|w2", "r|t4|w1", "w|t3|w3"];
 
 /** A line of the history, at a millisecond of the run. */
@@ -43,34 +42,13 @@ const history: readonly string[] = [
 ];
 
 const runOf = (lines: readonly string[], facts: Partial<RunHistory> = {}): RunHistory => ({
-  leaseMs,
-  isCluster: false,
-  isRegisterBeside: true,
-  isClockTrue: true,
-  echoes: 0,
-  copiedAcquires: [],
+  ...calmLocks,
   readWriteSteps: new Map([[name, parseSteps(lines)]]),
-  registers: new Map(),
   workers: ["w1", "w2", "w3"].map((id) => workerOf(id, [])),
-  deaths: [],
-  heals: [],
-  outages: [],
-  losses: [],
-  losesNothing: true,
-  leftovers: [],
   ...facts,
 });
 
-const workerOf = (id: string, records: readonly LogRecord[]): RunHistory["workers"][number] => ({
-  id,
-  printed: "",
-  end: "exit 0",
-  records: [...records, { kind: "left", open: [], stalledMs: 0 }],
-});
-
-const brokenBy = (run: RunHistory): Invariant[] => [
-  ...new Set(verdictOn(run).violations.map(({ invariant }) => invariant)),
-];
+const brokenBy = (run: RunHistory): Invariant[] => brokenIn(verdictOn(run));
 
 /** The history with other lines in place of those that match. */
 const spoilt = (pattern: RegExp, ...lines: readonly string[]): RunHistory => {
@@ -131,13 +109,15 @@ describe("The checker of read/write locks", () => {
     expect(brokenBy(runOf(skipped, { outages }))).toEqual([]);
     const polling = skipped.map((one) => one.replace(/(stand w.*) inbox$/, "$1 -"));
     expect(brokenBy(runOf(polling))).toEqual([]);
-    const killed = { ...workerOf("w3", []), killedAt: epoch + 20 };
-    const stalled = workerOf("w3", [{ kind: "stall", from: epoch - 80, to: epoch - 20 }]);
+    const killed = { ...workerOf<LogRecord>("w3", []), killedAt: epoch + 20 };
+    const stalled = workerOf<LogRecord>("w3", [{ kind: "stall", from: epoch - 80, to: epoch - 20 }]);
     for (const worker of [killed, stalled]) {
-      const workers = [workerOf("w1", []), workerOf("w2", []), worker];
+      const workers = [workerOf<LogRecord>("w1", []), workerOf("w2", []), worker];
       expect(brokenBy(runOf(skipped, { workers }))).toEqual([]);
     }
-    const workers = ["w1", "w2", "w3"].map((id) => workerOf(id, [{ kind: "stall", from: epoch - 60, to: epoch - 20 }]));
+    const workers = ["w1", "w2", "w3"].map((id) =>
+      workerOf<LogRecord>(id, [{ kind: "stall", from: epoch - 60, to: epoch - 20 }]),
+    );
     expect(brokenBy(runOf(skipped, { workers }))).toEqual(["arrival"]);
   });
 

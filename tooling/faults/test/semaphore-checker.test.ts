@@ -14,11 +14,10 @@ import {
   type WorkerHistory,
 } from "../src/workloads/semaphore/history.js";
 import type { Span } from "../src/records.js";
+import { aCall, brokenIn, calm, epoch, leaseMs, type Mutable } from "./lease-runs.js";
 
 // A run that keeps every invariant is made up from a seed, by a semaphore of a few lines; then one thing in it is put wrong, and
 // the checker has to say which invariant that breaks.
-
-type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 
 interface Draft {
   readonly run: Mutable<RunHistory>;
@@ -32,8 +31,6 @@ interface Draft {
   someGrant(name: string): { list: Step[]; index: number; step: Mutable<PermitStep> };
 }
 
-const leaseMs = 400;
-const epoch = 1_700_000_000_000;
 const specs: readonly Spec[] = [
   { name: "narrow", permits: 1, tenants: 0, weights: 1, hasPriorities: false },
   { name: "weighed", permits: 5, tenants: 0, weights: 5, hasPriorities: true },
@@ -74,14 +71,19 @@ const play = (
     held = [...held, { ...asked, until }].toSorted((a, b) => a.until - b.until);
     const facts = { name, token, weight, ...(tenant !== "" && { tenant }) };
     const known = at + 1;
-    records
-      .get(worker)
-      ?.push(
-        aCall({ what: "acquire", startedAt, settledAt: known, dueMs: 4_000, ...facts }),
-        { kind: "access", name, token, from: known, at: known + 1, isKnown: true, isHeld: true },
-        { kind: "hold", ...facts, grantedAt: known, endsAt, endedAt: until - 1 },
-        aCall({ what: "release", name, startedAt: until - 1, settledAt: until + 1, dueMs: 240, lease: token }),
-      );
+    records.get(worker)?.push(
+      aCall<CallRecord>({ what: "acquire", startedAt, settledAt: known, dueMs: 4_000, ...facts }),
+      { kind: "access", name, token, from: known, at: known + 1, isKnown: true, isHeld: true },
+      { kind: "hold", ...facts, grantedAt: known, endsAt, endedAt: until - 1 },
+      aCall<CallRecord>({
+        what: "release",
+        name,
+        startedAt: until - 1,
+        settledAt: until + 1,
+        dueMs: 240,
+        lease: token,
+      }),
+    );
   };
   const letIn = (at: number, script: string): void => {
     for (;;) {
@@ -122,13 +124,6 @@ const play = (
   return lines;
 };
 
-const aCall = (facts: Omit<CallRecord, "kind" | "stalledMs" | "outcome">): CallRecord => ({
-  kind: "call",
-  stalledMs: 0,
-  outcome: "ok",
-  ...facts,
-});
-
 const aRun = (seed: number): Draft => {
   const random = seeded(seed);
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)] as T;
@@ -136,21 +131,7 @@ const aRun = (seed: number): Draft => {
   const records = new Map(workers.map((worker) => [worker.id, worker.records]));
   const steps = new Map(specs.map((spec) => [spec.name, parseSteps(play(spec, records, random))]));
   for (const worker of workers) worker.records.push({ kind: "left", open: [], stalledMs: 0 });
-  const run: Mutable<RunHistory> = {
-    leaseMs,
-    specs,
-    steps,
-    workers,
-    deaths: [],
-    heals: [],
-    outages: [],
-    losses: [],
-    losesNothing: true,
-    echoes: 0,
-    copiedAcquires: [],
-    leftovers: [],
-    lookedAt: specs.length,
-  };
+  const run: Mutable<RunHistory> = { ...calm, specs, steps, workers, lookedAt: specs.length };
   return {
     run,
     steps,
@@ -167,9 +148,7 @@ const aRun = (seed: number): Draft => {
 };
 
 const violationsOf = (run: RunHistory): readonly Violation[] => verdictOn(run).violations;
-const invariantsBrokenBy = (run: RunHistory): Invariant[] => [
-  ...new Set(violationsOf(run).map(({ invariant }) => invariant)),
-];
+const invariantsBrokenBy = (run: RunHistory): Invariant[] => brokenIn(verdictOn(run));
 const seeds = Array.from({ length: 10 }, (_, index) => index + 1);
 
 /** Puts lines of a history into it, after so many steps; each at the instant of the step before. */
@@ -200,7 +179,7 @@ const aDeath = ({ run, steps, workers }: Draft, grantedAfterMs: number | undefin
     ]),
   );
   workers[1]?.records.push(
-    aCall({ what: "acquire", name: "narrow", startedAt: at + 4, settledAt: until + 1, dueMs: 4_000 }),
+    aCall<CallRecord>({ what: "acquire", name: "narrow", startedAt: at + 4, settledAt: until + 1, dueMs: 4_000 }),
   );
   Object.assign(workers[0] ?? {}, { killedAt: at + 2 });
   run.deaths = [{ name: "narrow", worker: "w1", endsAt }];
@@ -217,7 +196,9 @@ const aWait = ({ steps, workers }: Draft, isSuspended: boolean, ms: number): Spa
   write(at + ms, ...(isSuspended ? ["join late|1||w1.0.0 - -", "resume late|1||w1.0.0 - -"] : []));
   write(at + ms, "leave late|1||w1.0.0 - -", `add late|1||w1.0.0 ${String(at + ms + leaseMs)} -`);
   const settledAt = at + ms + 1;
-  workers[0]?.records.push(aCall({ what: "acquire", name: "narrow", startedAt: at, settledAt, dueMs: 4_000 }));
+  workers[0]?.records.push(
+    aCall<CallRecord>({ what: "acquire", name: "narrow", startedAt: at, settledAt, dueMs: 4_000 }),
+  );
   return { from: at, to: at + ms };
 };
 
@@ -511,7 +492,9 @@ describe("The checker", () => {
       ({ workers }: Draft, { from }: Span): void => void Object.assign(workers[0] ?? {}, { killedAt: from - 1 }),
       ({ run }: Draft, { from }: Span): void => void (run.losses = [{ from: from - 5, to: from + 5, what: "all" }]),
       ({ workers }: Draft, { from }: Span): void =>
-        void workers[0]?.records.push(aCall({ what: "close", name: "", startedAt: from, settledAt: from, dueMs: 1 })),
+        void workers[0]?.records.push(
+          aCall<CallRecord>({ what: "close", name: "", startedAt: from, settledAt: from, dueMs: 1 }),
+        ),
     ]) {
       const late = aRun(1);
       excuse(late, aWait(late, true, 1_150));
@@ -526,7 +509,13 @@ describe("The checker", () => {
     const stall: LogRecord = { kind: "stall", from: (death?.endsAt ?? 0) + 10, to: (death?.endsAt ?? 0) + 40 };
     draft.workers[1]?.records.push(stall);
     draft.workers[2]?.records.push(
-      aCall({ what: "inspect", name: "narrow", startedAt: epoch, settledAt: (death?.endsAt ?? 0) + 500, dueMs: 9_000 }),
+      aCall<CallRecord>({
+        what: "inspect",
+        name: "narrow",
+        startedAt: epoch,
+        settledAt: (death?.endsAt ?? 0) + 500,
+        dueMs: 9_000,
+      }),
     );
     expect(invariantsBrokenBy(draft.run)).toEqual(["S2"]);
     draft.workers[2]?.records.push(stall);
@@ -580,14 +569,14 @@ describe("The checker", () => {
     // A stale call finds the permit while the copy's grant lasts, and neither before nor for another permit.
     const stale = { what: "stale extend", name: "narrow", dueMs: 250, outcome: "ok" } as const;
     const during = { startedAt: at + 20, settledAt: at + 22 };
-    draft.workers[0]?.records.push(aCall({ ...stale, ...during, lease: permitRecord.token }));
+    draft.workers[0]?.records.push(aCall<CallRecord>({ ...stale, ...during, lease: permitRecord.token }));
     expect(violationsOf(draft.run)).toEqual([]);
-    draft.workers[0]?.records.push(aCall({ ...stale, ...during, lease: "another" }));
+    draft.workers[0]?.records.push(aCall<CallRecord>({ ...stale, ...during, lease: "another" }));
     expect(invariantsBrokenBy(draft.run)).toEqual(["L5"]);
     draft.workers[0]?.records.splice(
       -1,
       1,
-      aCall({ ...stale, startedAt: epoch, settledAt: epoch + 1, lease: permitRecord.token }),
+      aCall<CallRecord>({ ...stale, startedAt: epoch, settledAt: epoch + 1, lease: permitRecord.token }),
     );
     expect(invariantsBrokenBy(draft.run)).toEqual(["L5"]);
   });

@@ -1,25 +1,22 @@
 import { expect, it } from "vitest";
 import { type Invariant, verdictOn } from "../src/workloads/lock/checker.js";
-import type { LogRecord, RunHistory } from "../src/workloads/lock/history.js";
+import type { CallRecord, LogRecord, RunHistory } from "../src/workloads/lock/history.js";
+import { aCall, brokenIn, calmLocks, epoch, workerOf } from "./lease-runs.js";
 
 // A run with one set that keeps every invariant; then one thing in it is put wrong, and the checker has to say which invariant
 // that breaks.
 
-const epoch = 1_700_000_000_000;
-const leaseMs = 400;
 const [name, set] = ["set-1+set-2", "w1.1"];
 
-const granted = (from: number, fences: Readonly<Record<string, string>>): LogRecord => ({
-  kind: "call",
-  what: "acquire",
-  name,
-  startedAt: epoch + from,
-  settledAt: epoch + from + 2,
-  dueMs: 300,
-  stalledMs: 0,
-  outcome: "ok",
-  fences,
-});
+const granted = (from: number, fences: Readonly<Record<string, string>>): LogRecord =>
+  aCall<CallRecord>({
+    what: "acquire",
+    name,
+    startedAt: epoch + from,
+    settledAt: epoch + from + 2,
+    dueMs: 300,
+    fences,
+  });
 const member = (isOwn: boolean, isHeld = true): LogRecord => ({
   kind: "member",
   name: "set-2",
@@ -53,27 +50,13 @@ const rest = (left: number, lasting: number): LogRecord => ({
 const kept = [granted(0, { "set-1": "10", "set-2": "11" }), member(true), rest(0, 0)];
 
 const runOf = (records: readonly LogRecord[], facts: Partial<RunHistory> = {}): RunHistory => ({
-  leaseMs,
-  isCluster: false,
-  isRegisterBeside: true,
-  isClockTrue: true,
-  echoes: 0,
-  copiedAcquires: [],
-  readWriteSteps: new Map(),
-  registers: new Map(),
-  workers: [{ id: "w1", printed: "", end: "exit 0", records: [...records, { kind: "left", open: [], stalledMs: 0 }] }],
-  deaths: [],
-  heals: [],
-  outages: [],
-  losses: [],
-  losesNothing: true,
-  leftovers: [],
+  ...calmLocks,
+  workers: [workerOf("w1", records)],
   ...facts,
 });
 
-const brokenBy = (records: readonly LogRecord[], facts?: Partial<RunHistory>): Invariant[] => [
-  ...new Set(verdictOn(runOf(records, facts)).violations.map(({ invariant }) => invariant)),
-];
+const brokenBy = (records: readonly LogRecord[], facts?: Partial<RunHistory>): Invariant[] =>
+  brokenIn(verdictOn(runOf(records, facts)));
 
 it("accepts a set that keeps every invariant, and judges each", () => {
   const { violations, checked } = verdictOn(runOf(kept));

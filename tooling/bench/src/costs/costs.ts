@@ -1,10 +1,10 @@
-// The shape of the kept costs.
+// The kept costs, and the load of a mix of operations that follows from them.
 
 /** Per operation. */
 export interface Cost {
   /** Sent by the clients. */
   readonly commands: number;
-  /** Those that scripts ran, in addition. */
+  /** Run by scripts, in addition. */
   readonly innerCommands: number;
   /** Received and sent by the server, without the headers of TCP and IP. */
   readonly bytesIn: number;
@@ -13,27 +13,21 @@ export interface Cost {
   readonly cpuMicros: number;
 }
 
-export interface OperationCost extends Cost {
+interface Named {
   readonly package: string;
   readonly name: string;
   readonly about: string;
+}
+export interface OperationCost extends Named, Cost {
   /** On a Cluster of three masters; undefined where the operation is not measured there. */
   readonly commandsOnCluster?: number;
 }
-
-export interface StoredCost {
-  readonly package: string;
-  readonly name: string;
-  readonly about: string;
-  /** Memory of the server for each object. */
+/** Memory and keys of the server for each object. */
+export interface StoredCost extends Named {
   readonly bytes: number;
   readonly keys: number;
 }
-
-export interface IdleCost {
-  readonly package: string;
-  readonly name: string;
-  readonly about: string;
+export interface IdleCost extends Named {
   readonly commandsPerHour: number;
   readonly commandsPerHourOnCluster: number;
 }
@@ -48,6 +42,31 @@ export interface Costs {
   readonly idle: readonly IdleCost[];
 }
 
-/** The name by which mixes and examples refer to an operation, a stored or an idle object. */
-export const fullName = (one: { readonly package: string; readonly name: string }): string =>
-  `${one.package}: ${one.name}`;
+/** The name by which mixes and examples refer to a cost. */
+export const fullName = (one: Pick<Named, "package" | "name">): string => `${one.package}: ${one.name}`;
+
+/** Operations a second, by the full names of the operations. */
+export type Mix = Readonly<Record<string, number>>;
+
+/** Per second. An operation that is not measured on a Cluster counts as on a single server. */
+export type Load = Cost & { readonly commandsOnCluster: number };
+
+/**
+ * The sum of the costs of all operations in a mix. What calls share when they start together is not in it, unless the named
+ * operation is measured that way.
+ *
+ * @throws {RangeError} a name is of no operation.
+ */
+export const loadOf = ({ operations }: Pick<Costs, "operations">, mix: Mix): Load => {
+  const load = { commands: 0, innerCommands: 0, bytesIn: 0, bytesOut: 0, cpuMicros: 0, commandsOnCluster: 0 };
+  for (const [name, perSecond] of Object.entries(mix)) {
+    const found = operations.find((one) => fullName(one) === name);
+    if (!found) {
+      const known = operations.map((one) => `  ${fullName(one)}`).join("\n");
+      throw new RangeError(`No operation is named "${name}". There are:\n${known}`);
+    }
+    const cost: Load = { ...found, commandsOnCluster: found.commandsOnCluster ?? found.commands };
+    for (const part of Object.keys(load) as (keyof Load)[]) load[part] += cost[part] * perSecond;
+  }
+  return load;
+};

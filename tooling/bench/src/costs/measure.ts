@@ -6,11 +6,10 @@ import { type RedisServer, startRedis } from "@kit/testing";
 import { now } from "@tooling/lab";
 import { onSent } from "../sent.js";
 import { median } from "../statistics.js";
-import { type Cost, type Costs, fullName, type IdleCost, type OperationCost, type StoredCost } from "./costs.js";
+import type { Cost, Costs, IdleCost, OperationCost, StoredCost } from "./costs.js";
 import { meter, per } from "./meter.js";
-import type { CostedOperation, IdleObject, Opened, StoredObject } from "./operation.js";
-import { idle, operations, stored } from "./operations/index.js";
-import { Scene } from "./scene.js";
+import { idle, operations, stored } from "./operations.js";
+import { type CostedOperation, type IdleObject, type Opened, Scene, type StoredObject } from "./scene.js";
 
 const rounds = 2;
 const minuteMs = 60_000;
@@ -18,6 +17,13 @@ const minuteMs = 60_000;
 const restMs = 500;
 /** The longest period that an idle object may begin with. */
 const firstMs = 10_500;
+
+/** The name in two parts, as it is kept. */
+const parted = ({ name, about }: IdleObject | StoredObject | CostedOperation) => ({
+  package: name.slice(0, name.indexOf(":")),
+  name: name.slice(name.indexOf(":") + 2),
+  about,
+});
 
 type Say = (text: string) => void;
 
@@ -39,7 +45,7 @@ const empty = async (server: RedisServer): Promise<void> => {
 
 const measureOperation = async (
   server: RedisServer,
-  { open, count, callers = 1 }: CostedOperation,
+  { open, count, callers }: CostedOperation,
   times = rounds,
 ): Promise<Cost> => {
   await empty(server);
@@ -69,7 +75,7 @@ const usage = async (server: RedisServer): Promise<{ readonly bytes: number; rea
 
 /** The memory of `count` of them, less that of one: the clients, and the keys that all share. */
 const measureStored = async (server: RedisServer, object: StoredObject): Promise<StoredCost> => {
-  const { package: name, about, count } = object;
+  const { count } = object;
   const usageOf = async (stores: number) => {
     await empty(server);
     await using scene = new Scene(server);
@@ -78,9 +84,7 @@ const measureStored = async (server: RedisServer, object: StoredObject): Promise
   };
   const [one, all] = [await usageOf(1), await usageOf(count)];
   return {
-    package: name,
-    name: object.name,
-    about,
+    ...parted(object),
     bytes: (all.bytes - one.bytes) / (count - 1),
     keys: (all.keys - one.keys) / (count - 1),
   };
@@ -119,12 +123,9 @@ const measureIdle = async (single: RedisServer, cluster: RedisServer): Promise<I
     await sleep(firstMs + restMs + minuteMs);
     if (ofNone.length > 0) throw new Error(`${String(ofNone.length)} commands were sent by none of the idle objects`);
     return watched.map(([onSingle, onCluster]) => {
-      const { object, instants } = onSingle!;
       return {
-        package: object.package,
-        name: object.name,
-        about: object.about,
-        commandsPerHour: 60 * inMinute(instants, startedAt),
+        ...parted(onSingle!.object),
+        commandsPerHour: 60 * inMinute(onSingle!.instants, startedAt),
         commandsPerHourOnCluster: 60 * inMinute(onCluster!.instants, startedAt),
       };
     });
@@ -137,19 +138,12 @@ const measureIdle = async (single: RedisServer, cluster: RedisServer): Promise<I
 const operationCosts = async (single: RedisServer, cluster: RedisServer, say: Say): Promise<OperationCost[]> => {
   const costs: OperationCost[] = [];
   for (const operation of operations) {
-    const { package: name, about, isOnCluster = true, replicas = 0 } = operation;
-    say(fullName(operation));
-    const replicated = replicas > 0 ? await startRedis({ replicas }) : undefined;
+    say(operation.name);
+    const replicated = operation.replicas > 0 ? await startRedis({ replicas: operation.replicas }) : undefined;
     const cost = await measureOperation(replicated ?? single, operation);
     await replicated?.stop();
-    const { commands } = isOnCluster ? await measureOperation(cluster, operation, 1) : {};
-    costs.push({
-      package: name,
-      name: operation.name,
-      about,
-      ...cost,
-      ...(commands !== undefined && { commandsOnCluster: commands }),
-    });
+    const onCluster = operation.isOnCluster ? await measureOperation(cluster, operation, 1) : undefined;
+    costs.push({ ...parted(operation), ...cost, ...(onCluster && { commandsOnCluster: onCluster.commands }) });
   }
   return costs;
 };
@@ -160,7 +154,7 @@ export const measureCosts = async (say: Say): Promise<Costs> => {
   const costs = await operationCosts(single, cluster, say);
   const objects: StoredCost[] = [];
   for (const object of stored) {
-    say(fullName(object));
+    say(object.name);
     objects.push(await measureStored(single, object));
   }
   say("idle objects: a minute and a half");

@@ -65,10 +65,5 @@ export const meter = async (server: RedisServer, work: () => Promise<unknown>): 
 };
 
 /** The costs of one of `count`. */
-export const per = (count: number, total: Cost): Cost => ({
-  commands: total.commands / count,
-  innerCommands: total.innerCommands / count,
-  bytesIn: total.bytesIn / count,
-  bytesOut: total.bytesOut / count,
-  cpuMicros: total.cpuMicros / count,
-});
+export const per = (count: number, total: Cost): Cost =>
+  Object.fromEntries(Object.entries(total).map(([part, value]) => [part, value / count])) as unknown as Cost;

@@ -4,10 +4,8 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { root } from "../keep.js";
 import { UsageError } from "../options.js";
-import type { Costs } from "./costs.js";
-import { loadOf, type Mix } from "./load.js";
-import { pageFile, pageOf } from "./page.js";
-import { tablesOf } from "./tables.js";
+import { type Costs, loadOf, type Mix } from "./costs.js";
+import { pageFile, pageOf, tablesOf } from "./page.js";
 
 const dataFile = join(root, "apps", "docs", "bench", "costs.json");
 
@@ -26,58 +24,35 @@ const mixOf = (parts: readonly string[]): Mix =>
     }),
   );
 
-const print = (value: unknown): void => void process.stdout.write(`${JSON.stringify(value, null, 2)}\n`);
-
-const load = (parts: readonly string[]): void => {
-  try {
-    print(loadOf(readCosts(), mixOf(parts)));
-  } catch (error) {
-    throw error instanceof RangeError ? new UsageError(error.message) : error;
-  }
-};
-
-/** Resolves with the exit code. */
-const check = async (): Promise<number> => {
-  if ((await pageOf(readCosts())) === readFileSync(pageFile, "utf8")) return 0;
-  process.stdout.write("apps/docs/at-scale.md is not as its data: `npm run bench -- costs --page`\n");
-  return 1;
-};
-
-const measure = async (isSaved: boolean, say: (text: string) => void): Promise<void> => {
-  // Loads all packages, and counts their commands.
-  const { measureCosts } = await import("./measure.js");
-  const costs = await measureCosts(say);
-  say("");
-  process.stdout.write(`${[...tablesOf(costs).values()].join("\n\n")}\n`);
-  if (!isSaved) return;
-  const page = await pageOf(costs);
-  writeFileSync(dataFile, `${JSON.stringify(costs, null, 2)}\n`);
-  writeFileSync(pageFile, page);
-};
-
 /**
- * Measures, or with an option uses what is kept. Resolves with the exit code.
+ * Measures the costs, or with `--load` computes a load from the kept ones. Resolves with the exit code.
  *
  * @throws {UsageError} an argument makes no sense.
  */
 export const costs = async (args: readonly string[], say: (text: string) => void): Promise<number> => {
-  let values;
   try {
-    ({ values } = parseArgs({
+    const { save, load } = parseArgs({
       args: [...args],
       options: {
         save: { type: "boolean", default: false },
-        page: { type: "boolean", default: false },
-        check: { type: "boolean", default: false },
         load: { type: "string", multiple: true, default: [] },
       },
-    }));
+    }).values;
+    if (load.length > 0) {
+      process.stdout.write(`${JSON.stringify(loadOf(readCosts(), mixOf(load)), null, 2)}\n`);
+      return 0;
+    }
+    // Loads all packages, and counts their commands.
+    const { measureCosts } = await import("./measure.js");
+    const measured = await measureCosts(say);
+    process.stdout.write(`\n${[...tablesOf(measured).values()].join("\n\n")}\n`);
+    if (!save) return 0;
+    writeFileSync(pageFile, await pageOf(measured));
+    writeFileSync(dataFile, `${JSON.stringify(measured, null, 2)}\n`);
+    return 0;
   } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
+    throw error instanceof RangeError || (error as { code?: string }).code?.startsWith("ERR_PARSE_ARGS")
+      ? new UsageError((error as Error).message)
+      : error;
   }
-  if (values.load.length > 0) load(values.load);
-  else if (values.check) return await check();
-  else if (values.page) writeFileSync(pageFile, await pageOf(readCosts()));
-  else await measure(values.save, say);
-  return 0;
 };

@@ -1,4 +1,4 @@
-// Where costs are measured: a server, and the clients and objects that a measurement opens on it.
+// Where costs are measured, and what is measured there.
 import { type Connection, connect } from "@kit/core";
 import type { RedisServer } from "@kit/testing";
 
@@ -6,9 +6,9 @@ interface Closing {
   close(options?: { readonly timeoutMs?: number }): Promise<unknown>;
 }
 
+/** A server, and the clients and objects that a measurement opens on it. `index` is its number among concurrent callers. */
 export class Scene implements AsyncDisposable {
   readonly server: RedisServer;
-  /** Its number among the callers that run at the same time. */
   readonly index: number;
   readonly #open: (() => Promise<unknown>)[] = [];
 
@@ -17,20 +17,20 @@ export class Scene implements AsyncDisposable {
     this.index = index;
   }
 
-  /** A client of its own, as `connect()` makes it. */
+  /** Opens a separate client with `connect()`. */
   async client(): Promise<Connection> {
     const redis = await connect(this.server.url);
     this.atEnd(() => redis.close());
     return redis;
   }
 
-  /** An object to be closed at the end, before its client. Leases and jobs that it holds then are not waited for. */
+  /** Closes an object at the end, before its client. Leases and jobs that it holds then are not waited for. */
   own<One extends Closing>(one: One): One {
     this.atEnd(() => one.close({ timeoutMs: 0 }).catch(() => undefined));
     return one;
   }
 
-  /** The last one first. */
+  /** The last one runs first. */
   atEnd(end: () => Promise<unknown>): void {
     this.#open.push(end);
   }
@@ -39,3 +39,69 @@ export class Scene implements AsyncDisposable {
     for (const end of this.#open.splice(0).toReversed()) await end();
   }
 }
+
+type Run = (count: number) => Promise<unknown>;
+type Call = (index: number) => Promise<unknown>;
+
+/** `prepare` runs before each run and is not measured. */
+export interface Opened {
+  readonly prepare?: Run;
+  readonly run: Run;
+}
+
+/** Names are `package: name`. A count is high enough that a background command does not matter. */
+interface Named {
+  readonly name: string;
+  readonly about: string;
+}
+export interface CostedOperation extends Named {
+  readonly count: number;
+  /** How many run it at the same time, in equal parts. Each has a separate client. */
+  readonly callers: number;
+  readonly isOnCluster: boolean;
+  readonly replicas: number;
+  readonly open: (scene: Scene) => Promise<Opened>;
+}
+export interface StoredObject extends Named {
+  readonly count: number;
+  readonly store: (scene: Scene, count: number) => Promise<unknown>;
+}
+export interface IdleObject extends Named {
+  readonly open: (scene: Scene) => Promise<unknown>;
+}
+
+/** Enough to keep a server awake. Alone, each command wakes it, which costs more than the command. */
+export const manyCallers = 16;
+
+/** Calls in groups that start at once; each run continues the numbers. */
+export const inGroups = (size: number, call: Call): Run => {
+  let next = 0;
+  return async (count) => {
+    for (let left = count; left > 0; left -= size)
+      await Promise.all(Array.from({ length: Math.min(size, left) }, () => call(next++)));
+  };
+};
+export const oneByOne = (call: Call): Run => inGroups(1, call);
+
+type Conditions = Partial<Pick<CostedOperation, "callers" | "isOnCluster" | "replicas">>;
+
+/** An operation with its own way to run. */
+export const work = (
+  name: string,
+  about: string,
+  count: number,
+  open: CostedOperation["open"],
+  conditions: Conditions = {},
+): CostedOperation => ({ name, about, count, callers: 1, isOnCluster: true, replicas: 0, ...conditions, open });
+
+/** An operation that 16 clients call, each one call after another. */
+export const calls = (
+  name: string,
+  about: string,
+  count: number,
+  open: (scene: Scene) => Promise<Call>,
+  conditions: Conditions = {},
+): CostedOperation => {
+  const opened = async (scene: Scene): Promise<Opened> => ({ run: oneByOne(await open(scene)) });
+  return work(name, about, count, opened, { callers: manyCallers, ...conditions });
+};

@@ -52,6 +52,16 @@ export abstract class LeaseLab<R extends { readonly kind: string }, H extends Ho
     return lines;
   }
 
+  /** The keys that live longer than they should, in milliseconds. */
+  protected async outliving(lives: readonly (readonly [key: string, lifeMs: number])[]): Promise<string[]> {
+    const found: string[] = [];
+    for (const [key, life] of lives) {
+      const left = Number(await this.ask("PTTL", key));
+      if (left === -1 || left > life) found.push(`${key} lives for ${String(left)} ms more`);
+    }
+    return found;
+  }
+
   override async victim({ isWaitedFor = false }: { readonly isWaitedFor?: boolean } = {}): Promise<Worker> {
     return await eventually(
       async () => {

@@ -7,12 +7,14 @@ import {
   attempt,
   block,
   closing,
+  connected,
   detail,
   left,
   log,
   outcomeOf,
   repeating,
   run,
+  seekMaster,
   settings,
   timed,
   wasOrdered,
@@ -57,6 +59,42 @@ export const overhear = (client, note) => {
         () => undefined,
       );
     return reply;
+  };
+};
+
+/** Confirms the lease ends in the reply to a renewal. Each argument is a term and a record, whose token is `tokenOf` it. */
+export const confirmRenewals = (args, answer, sentAt, tokenOf) => {
+  for (const [i, text] of args.entries()) {
+    const [termMs, record] = text.split(" ");
+    if (record !== undefined && Number(answer?.[i + 1]) === 1) confirm(tokenOf(record), sentAt + Number(termMs));
+  }
+};
+
+// The server of an address may have become a replica, which shows what its master was a moment ago. Only the refusal of a
+// write makes the client look for its master.
+const isMaster = settings.looksByWrite ? "redis.call('UNLINK', KEYS[1] .. ':none')" : "";
+
+/**
+ * Reads of the server's data over a connection without faults: `look(script, key, ...args)` resolves with the reply and the instant of
+ * its request, and with undefined after so many tries in vain or once `isOver`.
+ */
+export const lookAt = async (tries, isOver = () => false) => {
+  const client = await connected(settings.lookUrl, "-look");
+  let soughtAt = -Infinity;
+  return async (script, key, ...args) => {
+    for (let tried = 1; tried <= tries && !isOver(); tried++)
+      try {
+        const from = clock();
+        return { from, reply: await client.call("EVAL", `${isMaster} ${script}`, 1, key, ...args) };
+      } catch (error) {
+        // Many reads fail at once, for one of which the client looks for its master.
+        if (clock() - soughtAt > 100) {
+          soughtAt = clock();
+          seekMaster(client, error);
+        }
+        await pause(20 * tried);
+      }
+    return undefined;
   };
 };
 

@@ -13,15 +13,22 @@ export const isRecorded = (setting: Setting): boolean => !["lost", "shifted", "r
 /** The key of a history, by the name whose scripts write it. */
 export const historyOf = (name: string): string => `history:{${name}}`;
 
-/**
- * The recorder of a workload, in one line, for each place of `recorded`. Its value is the name in the records, which stands in
- * the recorder as SCRIPT.
- */
-export const recordersIn = (file: string, recorded: Readonly<Record<string, string>>): Mutations => {
-  const lines = readFileSync(join(workspaceFolder, "src/workloads", file), "utf8").split("\n");
-  const lua = lines
+/** A Lua file in one line, without its comments. */
+const luaOf = (file: string): string =>
+  readFileSync(join(workspaceFolder, "src", file), "utf8")
+    .split("\n")
     .filter((line) => !line.startsWith("--"))
     .map((line) => line.trim())
     .join(" ");
-  return Object.fromEntries(Object.entries(recorded).map(([place, name]) => [place, lua.replaceAll("SCRIPT", name)]));
+
+/**
+ * The recorder of a workload, by the script or library that it runs before. The library `grant` runs in every script that can grant; it
+ * records as `other` where the script itself does not record. `entry` is the entry of the package, like `read-write/`.
+ */
+export const recordersIn = (workload: string, entry = ""): Mutations => {
+  const lua = luaOf("lab/recorder.lua").replace("RULES", () => luaOf(`workloads/${workload}/recorder.lua`));
+  const recorded = { acquire: "acquire", release: "release", renew: "renew", grant: "other" };
+  return Object.fromEntries(
+    Object.entries(recorded).map(([script, name]) => [`${entry}${script}`, lua.replaceAll("SCRIPT", name)]),
+  );
 };

@@ -1,18 +1,17 @@
 import { defineWorkload } from "../../define.js";
-import { isRecorded } from "../../lab/recorder.js";
+import { isRecorded, recordersIn } from "../../lab/recorder.js";
 import type { Workload } from "../../workload.js";
 import { invariants, verdictOn, workOf } from "./checker.js";
 import { controls } from "./controls.js";
 import { isLockName, partOf } from "./history.js";
 import { LockLab } from "./lab.js";
-import { recorders } from "./read-write/recorder.js";
 import { sectionsOf } from "./sections.js";
 
 /** Workers contend for locks, each of which guards a register, for read/write locks, and for sets of locks. */
 export const workload: Workload = defineWorkload({
   name: "lock",
   modules: ["@kit/lock", "@kit/lock/read-write"],
-  lua: (setting) => (isRecorded(setting) ? recorders() : {}),
+  lua: (setting) => (isRecorded(setting) ? recordersIn("lock/read-write", "read-write/") : {}),
   invariants,
   controls,
   workers: 7,

@@ -162,23 +162,15 @@ export class LockLab extends LeaseLab<LogRecord, Holder> {
 
   /** After all workers have left: locks that are not free, and keys that live longer than documented. */
   async #leftovers(): Promise<string[]> {
-    const found: string[] = [];
     const waiting = { queue: queueLifeMs, waiters: queueLifeMs };
     const lives = { lease: this.leaseMs, fence: fenceLifeMs, ...waiting };
     const sharedLives = { leases: 2 * this.leaseMs + 1_000, fence: fenceLifeMs, ...waiting };
-    const keys = [
-      ...[...this.names, ...setNames].flatMap((name) =>
-        Object.entries(lives).map(([part, life]) => ({ name, part, life })),
-      ),
-      ...documents.flatMap((name) =>
-        Object.entries(sharedLives).map(([part, life]) => ({ name, part: `rw-${part}`, life })),
-      ),
-    ];
-    for (const { name, part, life } of keys) {
-      const key = `${prefix}:lock:{${name}}:${part}`;
-      const left = Number(await this.ask("PTTL", key));
-      if (left === -1 || left > life) found.push(`${key} lives for ${String(left)} ms more`);
-    }
+    const keysOf = (name: string, parts: Readonly<Record<string, number>>, kind = ""): [string, number][] =>
+      Object.entries(parts).map(([part, life]) => [`${prefix}:lock:{${name}}:${kind}${part}`, life]);
+    const found = await this.outliving([
+      ...[...this.names, ...setNames].flatMap((name) => keysOf(name, lives)),
+      ...documents.flatMap((name) => keysOf(name, sharedLives, "rw-")),
+    ]);
     const client = await connect(this.ownUrl);
     // This is about what is left, not about time.
     const options = { leaseMs: this.leaseMs, deadlineMs: 10_000 };

@@ -6,7 +6,7 @@
 import { readFileSync } from "node:fs";
 import { pause } from "@kit/core/toolkit";
 import { connected, log, noteBackground, pick, settings, subject, subjectClient } from "../../lab/contender.mjs";
-import { confirm, contendAll, endure, loopsOf, overhear } from "../../lab/leases.mjs";
+import { confirm, confirmRenewals, contendAll, endure, loopsOf, overhear } from "../../lab/leases.mjs";
 import { noteReadWrite, readWriteSource } from "./read-write/source.mjs";
 import { setSource } from "./several-names/source.mjs";
 
@@ -21,10 +21,7 @@ const registerScript = readFileSync(new URL("register.lua", import.meta.url), "u
 const note = (keys, args, answer, sentAt) => {
   if (noteReadWrite(keys, args, answer, sentAt)) return;
   if (keys.every((key) => key.endsWith(":lease"))) {
-    for (let i = 0; i < keys.length; i++) {
-      const [termMs, owner] = args[i].split(" ");
-      if (Number(answer?.[i + 1]) === 1) confirm(owner.split("|")[0], sentAt + Number(termMs));
-    }
+    confirmRenewals(args, answer, sentAt, (owner) => owner.split("|")[0]);
     return;
   }
   const [owner, terms] = args;

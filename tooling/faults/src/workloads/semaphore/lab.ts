@@ -132,10 +132,7 @@ export class SemaphoreLab extends LeaseLab<LogRecord, Holder> {
     };
     await using client = await connect(this.ownUrl);
     for (const { name, permits, permitsPerTenant, tenants } of this.specs) {
-      for (const [part, life] of Object.entries(lives)) {
-        const left = Number(await this.ask("PTTL", keyOf(name, part)));
-        if (left === -1 || left > life) found.push(`${keyOf(name, part)} lives for ${String(left)} ms more`);
-      }
+      found.push(...(await this.outliving(Object.entries(lives).map(([part, life]) => [keyOf(name, part), life]))));
       const semaphore = createSemaphore(client, name, { permits, permitsPerTenant, prefix, leaseMs, deadlineMs });
       try {
         await semaphore.setPermits(permits);

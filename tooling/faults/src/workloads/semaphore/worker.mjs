@@ -1,19 +1,8 @@
 // A contender: acquires permits again and again, and reads the server's data about each.
 import { pause } from "@kit/core/toolkit";
 import { clock } from "@tooling/lab";
-import {
-  attempt,
-  connected,
-  log,
-  noteBackground,
-  pick,
-  seekMaster,
-  settings,
-  subject,
-  subjectClient,
-  upTo,
-} from "../../lab/contender.mjs";
-import { confirm, contendAll, endure, loopsOf, overhear } from "../../lab/leases.mjs";
+import { attempt, log, noteBackground, pick, settings, subject, subjectClient, upTo } from "../../lab/contender.mjs";
+import { confirm, confirmRenewals, contendAll, endure, lookAt, loopsOf, overhear } from "../../lab/leases.mjs";
 
 const { id, prefix, specs, leaseMs, deadlineMs, isClockTrue } = settings;
 const { createSemaphore } = subject;
@@ -23,10 +12,7 @@ const tokenOf = (permitRecord) => permitRecord.split("|")[0];
 /** Confirms the lease ends in replies to renewals, acquires and heartbeats. `look` confirms grants by push. */
 const note = (keys, args, answer, sentAt) => {
   if (keys.every((key) => key.endsWith(":permits"))) {
-    for (let i = 0; i < keys.length; i++) {
-      const [termMs, permitRecord] = args[i].split(" ");
-      if (Number(answer?.[i + 1]) === 1) confirm(tokenOf(permitRecord), sentAt + Number(termMs));
-    }
+    confirmRenewals(args, answer, sentAt, tokenOf);
     return;
   }
   const [permitRecord = "", terms = "", , , ...permitRecords] = args;
@@ -43,12 +29,7 @@ const note = (keys, args, answer, sentAt) => {
 
 // ── use of a permit ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-// The server of an address may have become a replica, which shows what its master was a moment ago. Only the refusal of a
-// write makes the client look for its master.
-const isMaster = settings.looksByWrite ? "redis.call('UNLINK', KEYS[1] .. ':none')" : "";
-
-const lookScript = `${isMaster}
-  local time = redis.call('TIME')
+const lookScript = `local time = redis.call('TIME')
   local found = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
   for i = 1, #found, 2 do
     if string.sub(found[i], 1, #ARGV[1]) == ARGV[1] then
@@ -61,20 +42,15 @@ const lookScript = `${isMaster}
 const look = async (name, permit) => {
   const { token } = permit;
   const key = `${prefix}:semaphore:{${name}}:permits`;
-  for (let tries = 1; tries <= 5; tries++)
-    try {
-      const from = clock();
-      const [isKnown, endsAt] = await looking.call("EVAL", lookScript, 1, key, `${token}|`);
-      // Read in the turn in which the reply arrives: if it is true, the permit was held when the server replied.
-      const { isHeld } = permit;
-      log("access", { name, token, from, at: clock(), isKnown: isKnown === 1, isHeld });
-      // Server and worker share this machine's clock, unless a fault shifts it.
-      if (isKnown === 1 && isClockTrue) confirm(token, Number(endsAt));
-      return;
-    } catch (error) {
-      seekMaster(looking, error);
-      await pause(20 * tries);
-    }
+  const found = await looking(lookScript, key, `${token}|`);
+  if (!found) return;
+  const { from, reply } = found;
+  const [isKnown, endsAt] = reply;
+  // Read in the turn in which the reply arrives: if it is true, the permit was held when the server replied.
+  const { isHeld } = permit;
+  log("access", { name, token, from, at: clock(), isKnown: isKnown === 1, isHeld });
+  // Server and worker share this machine's clock, unless a fault shifts it.
+  if (isKnown === 1 && isClockTrue) confirm(token, Number(endsAt));
 };
 
 /** Sets a random limit, sometimes after a short pause at a limit of 0. */
@@ -90,7 +66,7 @@ const resize = async (random, { name, resizedTo }, semaphore) => {
 // ── contending ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const client = await subjectClient(settings.url);
-const looking = await connected(settings.lookUrl, "-look");
+const looking = await lookAt(5);
 overhear(client, note);
 const semaphores = new Map(
   specs.map(({ name, permits, permitsPerTenant }) => {

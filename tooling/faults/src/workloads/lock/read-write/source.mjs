@@ -2,7 +2,7 @@
 import { pause } from "@kit/core/toolkit";
 import { clock } from "@tooling/lab";
 import { attempt, log, pick, settings } from "../../../lab/contender.mjs";
-import { confirm, endure } from "../../../lab/leases.mjs";
+import { confirm, confirmRenewals, endure } from "../../../lab/leases.mjs";
 
 const { documents, deadlineMs, isClockTrue } = settings;
 
@@ -12,10 +12,7 @@ const tokenOf = (record) => record.split("|")[1];
 export const noteReadWrite = (keys, args, answer, sentAt) => {
   if (!keys[0]?.includes(":rw-")) return false;
   if (keys.every((key) => key.endsWith(":rw-leases"))) {
-    for (let i = 0; i < keys.length; i++) {
-      const [termMs, record] = args[i].split(" ");
-      if (Number(answer?.[i + 1]) === 1) confirm(tokenOf(record), sentAt + Number(termMs));
-    }
+    confirmRenewals(args, answer, sentAt, tokenOf);
     return true;
   }
   const [record = "", terms = ""] = args;

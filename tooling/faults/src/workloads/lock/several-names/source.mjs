@@ -2,41 +2,23 @@
 // faults.
 import { pause } from "@kit/core/toolkit";
 import { clock } from "@tooling/lab";
-import { attempt, connected, isLeaving, log, pick, seekMaster, settings, upTo } from "../../../lab/contender.mjs";
-import { confirm, endure, follow, forget } from "../../../lab/leases.mjs";
+import { attempt, isLeaving, log, pick, settings, upTo } from "../../../lab/contender.mjs";
+import { confirm, endure, follow, forget, lookAt } from "../../../lab/leases.mjs";
 
 const { id, prefix, setNames, leaseMs, deadlineMs, isClockTrue } = settings;
 
-// The server of an address may have become a replica, which shows what its master was a moment ago. Only the refusal of a
-// write makes the client look for its master.
-const isMaster = settings.looksByWrite ? "redis.call('UNLINK', KEYS[1] .. ':none')" : "";
-
-const lookScript = `${isMaster}
-  local time = redis.call('TIME')
+const lookScript = `local time = redis.call('TIME')
   return { redis.call('GET', KEYS[1]) or '', redis.call('PTTL', KEYS[1]), time[1] .. string.format('%06d', time[2]) }`;
 
-const looking = await connected(settings.lookUrl, "-look");
-
-let soughtAt = -Infinity;
-/** Many reads fail at once, for one of which the client looks for its master. */
-const seek = (error) => {
-  if (clock() - soughtAt < 100) return;
-  soughtAt = clock();
-  seekMaster(looking, error);
-};
+const looking = await lookAt(3, isLeaving);
 
 /** The lease of a name: its token, its holder, and the instant of its end by the server's clock. Undefined: no reply. */
 const leaseOf = async (name) => {
-  for (let tries = 1; tries <= 3 && !isLeaving(); tries++)
-    try {
-      const [owner, msLeft, micros] = await looking.call("EVAL", lookScript, 1, `${prefix}:lock:{${name}}:lease`);
-      const [token, holder] = owner.split("|");
-      return { token, holder, endsAt: Number(micros) / 1_000 + Number(msLeft) };
-    } catch (error) {
-      seek(error);
-      await pause(20 * tries);
-    }
-  return undefined;
+  const found = await looking(lookScript, `${prefix}:lock:{${name}}:lease`);
+  if (!found) return undefined;
+  const [owner, msLeft, micros] = found.reply;
+  const [token, holder] = owner.split("|");
+  return { token, holder, endsAt: Number(micros) / 1_000 + Number(msLeft) };
 };
 
 /** Logs whether the set has each of its names. Resolves with those leases that it has. */
