@@ -76,7 +76,6 @@ export type { Resolved, Rule, RulesOf } from "./base/rules.js";
 export type { Address, NodeClient, RedisArgument, RedisLike } from "./connection/client.js";
 export type { ServerClock } from "./context/clock.js";
 export type { ExpiryScheduler, ScheduledLease } from "./context/expiry.js";
-export type { ChannelListener } from "./context/channels.js";
 export type { Inbox } from "./context/inbox.js";
 export { reading } from "./execution/executor.js";
 export type { Call } from "./execution/executor.js";
