@@ -7,7 +7,7 @@ import { atDeadline, Deadline } from "../src/kernel/base/deadline.js";
 import { TypedEmitter } from "../src/kernel/base/emitter.js";
 import { attach } from "../src/kernel/context/context.js";
 import { publish } from "./inbox-behaviour.js";
-import { own } from "./harness.js";
+import { opened, own } from "./harness.js";
 
 const redis = useRedis(vitest);
 const requests = new AsyncLocalStorage<string>();
@@ -36,7 +36,7 @@ describe("async context", () => {
   it("of the first caller is not kept by what all share: the inbox and the timer of all deadlines", async () => {
     const client = await own(redis);
     const context = requests.run("first", () => attach(client, { prefix: redis.prefix }));
-    await requests.run("first", () => context.inbox.open(Deadline.in(10_000)));
+    await requests.run("first", () => opened(context.inbox, 10_000));
     const heard = new Promise((resolve) => context.inbox.expect("id", () => resolve(request())));
     await publish(redis, context.inbox, "id\thello");
     expect(await heard).toBeUndefined();

@@ -65,6 +65,7 @@ describe("Batcher", () => {
     const first = batcher.add("first");
     await call(0);
     const early = rejection(batcher.add("a"));
+    // oxlint-disable-next-line kit/no-sleep -- The deadlines of the two have to differ.
     await new Promise((resolve) => setTimeout(resolve, 100));
     const later = rejection(batcher.add("b"));
     await echo(0);
@@ -193,6 +194,7 @@ describe("Batcher", () => {
     // It comes when nobody's deadline is ahead any more.
     expect((await rejection(batcher.add("b"))).message).toBe("b is late, not sent");
     const turns = vi.spyOn(globalThis, "setImmediate");
+    // oxlint-disable-next-line kit/no-sleep -- It counts what happens while nothing is due.
     for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setTimeout(resolve, 1));
     expect(turns.mock.calls.length).toBeLessThan(25);
     turns.mockRestore();

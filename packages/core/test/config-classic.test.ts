@@ -1,50 +1,17 @@
 import * as vitest from "vitest";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { describe, expect, it } from "vitest";
 import { type RedisServer, startRedis, useRedis } from "@kit/testing";
-import {
-  ClassicConfigs,
-  type ClassicConnections,
-  ClassicMaintenance,
-  configKey,
-  maintenanceKey,
-  redisConnection,
-  setConfig,
-} from "@tooling/classic";
 import { Redis } from "ioredis";
 import { type Component, createComponent, createFlags, withComponent } from "../src/config/index.js";
 import { fixtureOf, first, second } from "./config-harness.js";
 import { callsOf, own, proxied, rejection, until } from "./harness.js";
 
-/** Each test shows a known fault of the classic code on its port, by value, and then that the kit has it not. */
+/** Each test shows that this package does not have a known defect of the code in "Redis in Action". The name is the defect. */
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
 const fixture = fixtureOf(redis);
-const prefix = (): string => `${redis.prefix}:classic:`;
 
-afterEach(() => {
-  vi.useRealTimers();
-});
-/** Lets the classic code believe that so much time has passed. */
-const later = (ms: number): void => {
-  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + ms });
-};
-const classicConfigs = (): ClassicConfigs => new ClassicConfigs(redis.client, prefix());
-const setClassic = (config: Record<string, unknown>): Promise<void> =>
-  setConfig(redis.client, "search", "web", config, prefix());
-
-describe("live configuration", () => {
+describe("defects of the classic live configuration, absent here", () => {
   it("polls, and sees a change only then", async () => {
-    const configs = classicConfigs();
-    await setClassic({ ...first });
-    await configs.get("search", "web");
-    const before = await callsOf(redis, "get");
-    for (let second = 0; second < 60; second++) {
-      later(1_001);
-      await configs.get("search", "web");
-    }
-    expect((await callsOf(redis, "get")) - before).toBe(60);
-    await setClassic({ ...second });
-    expect(await configs.get("search", "web")).toEqual(first);
-
     const [writer, reader] = [await fixture.ready({ default: first }), await fixture.ready({ default: first })];
     const reads = await callsOf(redis, "hmget");
     for (let read = 0; read < 10_000; read++) expect(reader.current.port).toBe(first.port);
@@ -56,13 +23,6 @@ describe("live configuration", () => {
   });
 
   it("what is missing reads as an empty one, also after it was there", async () => {
-    const configs = classicConfigs();
-    await setClassic({ ...first });
-    await configs.get("search", "web");
-    await redis.client.del(configKey("search", "web", prefix()));
-    later(1_001);
-    expect(await configs.get("search", "web")).toEqual({});
-
     const config = await fixture.ready({ default: second, pollMs: 100 });
     await config.set(first);
     await redis.client.del(fixture.keyOf("entry"));
@@ -72,10 +32,6 @@ describe("live configuration", () => {
   });
 
   it("any type is taken", async () => {
-    const configs = classicConfigs();
-    await setClassic({ host: 7, port: "many" });
-    expect(await configs.get("search", "web")).toEqual({ host: 7, port: "many" });
-
     const config = await fixture.ready({ default: first });
     expect(await rejection(config.set({ host: "h", port: "many" } as never))).toMatchObject({
       issues: [{ path: "port" }],
@@ -88,21 +44,12 @@ describe("live configuration", () => {
   });
 
   it("all callers share one object, and any may change it", async () => {
-    const configs = classicConfigs();
-    await setClassic({ ...first });
-    (await configs.get("search", "web"))["port"] = 666;
-    expect(await configs.get("search", "web")).toMatchObject({ port: 666 });
-
     const config = await fixture.ready({ default: first });
     expect(() => Object.assign(config.current, { port: 666 })).toThrow(TypeError);
     expect(config.current.port).toBe(first.port);
   });
 
   it("the last of two writers wins, and the other never learns of it", async () => {
-    await setClassic({ ...first });
-    await setClassic({ ...second });
-    expect(await classicConfigs().get("search", "web")).toEqual(second);
-
     const config = await fixture.ready({ default: first });
     const seen = await config.set(first);
     await config.set(second, { expected: seen });
@@ -111,21 +58,11 @@ describe("live configuration", () => {
   });
 });
 
-describe("component connections", () => {
+describe("defects of the classic component connections, absent here", () => {
   const start = async (): Promise<RedisServer> => {
     const server = await startRedis();
     redis.defer(() => server.stop());
     return server;
-  };
-  const classicComponent = () => {
-    const configs = classicConfigs();
-    const connections: ClassicConnections = { current: new Map(), all: [] };
-    redis.defer(() => connections.all.forEach((connection) => connection.disconnect()));
-    const on = <Args extends readonly unknown[], T>(fn: (db: Redis, ...args: Args) => Promise<T>) =>
-      redisConnection(configs, connections, "logs", fn, 0);
-    const point = (server: RedisServer): Promise<void> =>
-      setConfig(redis.client, "redis", "logs", { port: server.nodes[0]!.port, retryStrategy: null }, prefix());
-    return { configs, connections, on, point };
   };
   const ours = async (server: RedisServer): Promise<Component> => {
     const logs = createComponent(redis.client, "logs", { prefix: redis.prefix });
@@ -146,9 +83,6 @@ describe("component connections", () => {
       .filter((line) => !/ name=kit-/.test(line)).length;
 
   it("without a configuration it connects to localhost", async () => {
-    const where = classicComponent().on(async (db) => await Promise.resolve(db.options));
-    expect(await where()).toMatchObject({ host: "localhost", port: 6379 });
-
     const logs = createComponent(redis.client, "logs", { prefix: redis.prefix });
     redis.defer(() => logs.close());
     const ping = withComponent(logs, async (db) => await db.ping());
@@ -158,18 +92,6 @@ describe("component connections", () => {
 
   it("a read by anyone else hides the change, so the swap never happens", async () => {
     const [a, b] = [await start(), await start()];
-    const classic = classicComponent();
-    const portOf = classic.on(async (db) => await Promise.resolve(db.options.port));
-    await classic.point(a);
-    expect(await portOf()).toBe(a.nodes[0]!.port);
-    await classic.point(b);
-    later(5);
-    await classic.configs.get("redis", "logs", 0);
-    for (let call = 1; call <= 10; call++) {
-      later(5);
-      expect(await portOf()).toBe(a.nodes[0]!.port);
-    }
-
     const logs = await ours(a);
     const ourPort = withComponent(logs, async (db) => Number(/tcp_port:(\d+)/.exec(await db.info("server"))![1]));
     expect(await ourPort()).toBe(a.nodes[0]!.port);
@@ -183,19 +105,6 @@ describe("component connections", () => {
   it("the old connection is never closed", async () => {
     const [a, b] = [await start(), await start()];
     const idle = await clientsOf(a);
-    const classic = classicComponent();
-    const ping = classic.on(async (db) => await db.ping());
-    await classic.point(a);
-    await ping();
-    for (const server of [b, a, b, a]) {
-      await classic.point(server);
-      later(5);
-      await ping();
-    }
-    expect((await clientsOf(a)) - idle).toBe(3);
-    classic.connections.all.forEach((connection) => connection.disconnect());
-    await until(async () => (await clientsOf(a)) === idle);
-
     const logs = await ours(a);
     await withComponent(logs, async (db) => await db.ping())();
     await point(logs, b);
@@ -206,7 +115,6 @@ describe("component connections", () => {
   it("calls in flight are cut, since nobody knows when the old server is free to go", async () => {
     const [a, b] = [await start(), await start()];
     const idle = await clientsOf(a);
-    const classic = classicComponent();
     const work = async (
       db: { rpush(key: string, value: string): Promise<number> },
       go: Promise<void>,
@@ -215,19 +123,7 @@ describe("component connections", () => {
       await go;
       return await db.rpush("work", "done");
     };
-    await classic.point(a);
     let finish = (): void => undefined;
-    const cut = rejection(classic.on(work)(new Promise<void>((resolve) => (finish = resolve))));
-    await until(async () => Number(await a.call("LLEN", "work")) === 1);
-    await classic.point(b);
-    later(5);
-    await classic.on(async (db) => await db.ping())();
-    // The new connection works, and the old one looks the same whether it is used or not.
-    await a.nodes[0]!.kill();
-    finish();
-    expect((await cut).message).toMatch(/closed|ECONNREFUSED|writeable/i);
-    await a.nodes[0]!.start();
-
     const logs = await ours(a);
     const call = withComponent(logs, work)(new Promise<void>((resolve) => (finish = resolve)));
     await until(async () => Number(await a.call("LLEN", "work")) === 1);
@@ -239,7 +135,7 @@ describe("component connections", () => {
   });
 });
 
-describe("maintenance flag", () => {
+describe("defects of the classic maintenance flag, absent here", () => {
   const ours = (client = redis.client as Redis, maxStaleMs?: number) => {
     const flags = createFlags(
       client,
@@ -251,9 +147,6 @@ describe("maintenance flag", () => {
   };
 
   it("any text that is not empty, even `no`, means on", async () => {
-    await redis.client.set(maintenanceKey(prefix()), "no");
-    expect(await new ClassicMaintenance(redis.client, prefix()).isUnderMaintenance()).toBe(true);
-
     const flags = ours();
     await flags.set("maintenance", false, { deadlineMs: 30_000 });
     await redis.client.hset(fixture.keyOf("entry", "flags"), { revision: 2, value: '{"maintenance":{"on":"no"}}' });
@@ -264,17 +157,6 @@ describe("maintenance flag", () => {
 
   it("a failed read keeps the old answer for a second, unseen", async () => {
     const proxy = await proxied(redis);
-    const client = new Redis(proxy.port, { maxRetriesPerRequest: 0, retryStrategy: () => 20 });
-    client.on("error", () => undefined);
-    redis.defer(() => client.disconnect());
-    const classic = new ClassicMaintenance(client, prefix());
-    expect(await classic.isUnderMaintenance()).toBe(false);
-    await redis.client.set(maintenanceKey(prefix()), "yes");
-    later(1_001);
-    proxy.down.cutNext = 1;
-    await rejection(classic.isUnderMaintenance());
-    expect(await classic.isUnderMaintenance()).toBe(false);
-
     const flags = ours((await own(redis, { url: proxy.url })) as unknown as Redis, 500);
     await flags.ready({ waitMs: 30_000 });
     await flags.set("maintenance", false, { deadlineMs: 30_000 });
@@ -289,14 +171,6 @@ describe("maintenance flag", () => {
   });
 
   it("each process asks again every second", async () => {
-    const classic = new ClassicMaintenance(redis.client, prefix());
-    const before = await callsOf(redis, "get");
-    for (let second = 0; second < 10; second++) {
-      later(1_001);
-      await classic.isUnderMaintenance();
-    }
-    expect((await callsOf(redis, "get")) - before).toBe(10);
-
     const flags = createFlags(redis.client, { maintenance: { whenUnknown: true } }, { prefix: redis.prefix });
     redis.defer(() => flags.close());
     await flags.ready();

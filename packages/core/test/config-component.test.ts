@@ -146,6 +146,7 @@ describe("component", () => {
     const changes = 150;
     for (let change = 1; change <= changes; change++) {
       await logs.config.set(at(`h${String(change)}`));
+      // oxlint-disable-next-line kit/no-sleep -- The rate of the changes.
       await new Promise((resolve) => setTimeout(resolve, 18));
     }
     const last = `redis://h${String(changes)}`;

@@ -6,7 +6,7 @@ import { eventually, useRedis } from "@kit/testing";
 import { connect } from "../src/connect/connect.js";
 import { Deadline } from "../src/kernel/base/deadline.js";
 import { attach } from "../src/kernel/context/context.js";
-import { own, rejection } from "./harness.js";
+import { opened, own, rejection } from "./harness.js";
 import { type Door, pem, tlsDoors, wayTo } from "./tls-servers.js";
 
 const redis = useRedis(vitest, { mode: "cluster" });
@@ -26,7 +26,7 @@ describe("connect to a Cluster over TLS", () => {
     expect(await Promise.all(values.map((key) => client.set(key, key, "PX", 60_000)))).toEqual(values.map(() => "OK"));
     const context = attach(client);
     redis.defer(() => context.detach());
-    expect(await context.inbox.open(Deadline.in(10_000))).toBe(true);
+    expect(await opened(context.inbox, 10_000)).toBe(true);
     const connection = await context.pool("test").checkOut(values[0]!, Deadline.in(10_000), undefined);
     expect(await connection.call("GET", [values[0]!], 10_000)).toBe(values[0]);
     connection.returnToPool(false);

@@ -7,7 +7,7 @@ import { reading } from "../src/kernel/execution/executor.js";
 import { health } from "../src/connect/health.js";
 import { optimistic } from "../src/transaction/optimistic.js";
 import { attach, withContext } from "../src/kernel/context/context.js";
-import { connectionsNamed, own, proxied, rejection, runProgram, until } from "./harness.js";
+import { connectionsNamed, opened, openingInbox, own, proxied, rejection, runProgram, until } from "./harness.js";
 import { append, read } from "./scripts.js";
 
 const redis = useRedis(vitest);
@@ -234,7 +234,7 @@ describe("health", () => {
   it("shows whether pushes arrive", async () => {
     const context = attach(await own(redis), { prefix: redis.prefix });
     expect((await health(context)).pushes).toBeUndefined();
-    await context.inbox.open(Deadline.in(2_000));
+    await opened(context.inbox, 2_000);
     expect((await health(context)).pushes).toBe("open");
     context.detach();
   });
@@ -255,7 +255,7 @@ describe("after everything is closed", () => {
     const client = await own(redis, { connectionName: "kit:left" });
     const contexts = [attach(client), attach(client, { prefix: "other" }), attach(client, { isolate: true })];
     for (const context of contexts) {
-      await context.inbox.open(Deadline.in(2_000));
+      await opened(context.inbox, 2_000);
       await append.run(context, { key: redis.prefix }, { value: "x" });
       await optimistic(context, [redis.prefix], async (tx) => {
         await tx.call("GET", redis.prefix);
@@ -279,7 +279,7 @@ describe("after everything is closed", () => {
       import { attach, Deadline } from "./dist/toolkit.js";
       const client = await connect({ url: "${redis.url}", deadlineMs: 60_000 });
       const context = attach(client, { prefix: "${redis.prefix}" });
-      await context.inbox.open(Deadline.in(2_000));
+      ${openingInbox}
       await optimistic(context, ["${redis.prefix}"], (tx) => tx.call("GET", "${redis.prefix}"));
       await health(context);
       context.detach();

@@ -2,11 +2,10 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
 import { firstServing } from "@tooling/vitest/helpers";
-import { Deadline } from "../src/kernel/base/deadline.js";
 import { isSlotMoving } from "../src/kernel/base/errors.js";
 import { slotOf } from "../src/kernel/base/keyspace.js";
 import { attach } from "../src/kernel/context/context.js";
-import { endMigrations, own, rejection, until } from "./harness.js";
+import { endMigrations, opened, own, rejection, until } from "./harness.js";
 import { addOnce, append, putAll, read, renewAgain, renewOnce } from "./scripts.js";
 import { Writer } from "./writer.js";
 
@@ -170,7 +169,7 @@ describe("a master that is lost", () => {
     const client = await own(redis);
     const context = attach(client);
     redis.defer(() => context.detach());
-    await context.inbox.open(Deadline.in(5_000));
+    await opened(context.inbox, 5_000);
     const all = [...redis.server.nodes, ...redis.server.replicas];
     const subscribers = async (node: RedisNode): Promise<number> =>
       Number(((await node.call("PUBSUB", "NUMSUB", context.inbox.channel)) as unknown[])[1]);

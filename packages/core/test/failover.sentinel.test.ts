@@ -1,11 +1,10 @@
 import * as vitest from "vitest";
 import { describe, expect, it, vi } from "vitest";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
-import { Deadline } from "../src/kernel/base/deadline.js";
 import { optimistic } from "../src/transaction/optimistic.js";
 import { attach } from "../src/kernel/context/context.js";
 import type { Connection } from "../src/connect/connect.js";
-import { own, until } from "./harness.js";
+import { opened, own, until } from "./harness.js";
 import { addOnce, read } from "./scripts.js";
 import { peerPort, Writer } from "./writer.js";
 
@@ -65,7 +64,7 @@ describe("failover by Sentinel", () => {
     const [old] = redis.server.nodes as [RedisNode];
     const resubscribed = contexts.map(() => 0);
     for (const [index, context] of contexts.entries()) {
-      expect(await context.inbox.open(Deadline.in(5_000))).toBe(true);
+      expect(await opened(context.inbox, 5_000)).toBe(true);
       context.inbox.onResubscribed(() => resubscribed[index]!++);
       await optimistic(context, [redis.prefix], (tx) => tx.call("GET", redis.prefix));
     }
@@ -94,7 +93,7 @@ describe("failover by Sentinel", () => {
   it("moves a dedicated connection off a master that is stopped, though nobody waits on it", async () => {
     const context = attach(await own(redis));
     redis.defer(() => context.detach());
-    await context.inbox.open(Deadline.in(5_000));
+    await opened(context.inbox, 5_000);
     const [old] = redis.server.nodes as [RedisNode];
     old.pause();
     const master = await failedOver(old);

@@ -6,7 +6,7 @@ import type { Connection } from "../src/connect/connect.js";
 import { attach } from "../src/kernel/context/context.js";
 import { optimistic } from "../src/transaction/optimistic.js";
 import { Deadline } from "../src/kernel/base/deadline.js";
-import { own, proxied, until } from "./harness.js";
+import { opened, own, proxied, until } from "./harness.js";
 import { openInbox } from "./inbox-behaviour.js";
 
 const redis = useRedis(vitest);
@@ -83,7 +83,7 @@ describe("behind one address, after a failover whose former master lives on", ()
     redis.defer(() => context.detach());
     await failOver();
     // The client has sent nothing since: it is still with the former master, and only its owner may end that.
-    expect(await context.inbox.open(Deadline.in(20_000))).toBe(true);
+    expect(await opened(context.inbox, 20_000)).toBe(true);
     expect(await roleOf({ call: (command) => client.call(command) })).toBe("slave");
     expect([await connectionsTo(former, "kit:inbox"), await connectionsTo(next, "kit:inbox")]).toEqual([0, 1]);
   });
@@ -104,7 +104,7 @@ describe("behind one address, after a failover whose former master lives on", ()
     await former.call("REPLICAOF", "127.0.0.1", "1");
     await next.call("SET", "stock", "99");
     expect(await client.get("stock")).toBeNull();
-    expect(await context.inbox.open(Deadline.in(20_000))).toBe(true);
+    expect(await opened(context.inbox, 20_000)).toBe(true);
     // Not at once: it connects anew.
     await eventually(async () => expect(await client.get("stock")).toBe("99"));
   });
@@ -136,7 +136,7 @@ describe("behind one address, after a failover whose former master lives on", ()
     redis.defer(() => context.detach());
     const id = await client.call("CLIENT", "ID");
     proxy.redirect(another.port);
-    expect(await context.inbox.open(Deadline.in(20_000))).toBe(true);
+    expect(await opened(context.inbox, 20_000)).toBe(true);
     expect(await connectionsTo(another, "kit:inbox")).toBe(1);
     expect(await client.call("CLIENT", "ID")).toBe(id);
     expect(String(await client.call("INFO", "server"))).toContain(`tcp_port:${String(one.port)}`);

@@ -4,6 +4,7 @@ import { inspect } from "node:util";
 import { eventually, FaultProxy, type RedisMode, type TestRedis } from "@kit/testing";
 import { connect, type Connection, type ConnectOptions } from "../src/connect/connect.js";
 import { KitError } from "../src/kernel/base/errors.js";
+import type { Inbox } from "../src/kernel/context/inbox.js";
 
 /** A client of `connect()` that is closed after the test. */
 export const own = async (redis: TestRedis<RedisMode>, options: ConnectOptions = {}): Promise<Connection> => {
@@ -120,6 +121,20 @@ export const until = (check: () => boolean | Promise<boolean>, timeoutMs = 20_00
     },
     { timeoutMs },
   );
+
+/** Starts an inbox. Resolves with whether it is open or forbidden in time. */
+export const opened = async (inbox: Inbox, timeoutMs: number): Promise<boolean> => {
+  const isKnown = (): boolean => inbox.isOpen || inbox.isForbidden;
+  inbox.start();
+  await until(isKnown, timeoutMs).catch(() => undefined);
+  return isKnown();
+};
+
+/** The same in the text of a program: waits for the inbox of its `context`. */
+export const openingInbox = `await new Promise((resolve) => {
+  context.inbox.onResubscribed(resolve);
+  context.inbox.start();
+});`;
 
 /** Ends the connections between nodes that MIGRATE keeps open for a while. */
 export const endMigrations = async (redis: TestRedis<RedisMode>): Promise<void> => {

@@ -7,7 +7,7 @@ import { durable, replicaReads } from "../src/durable/index.js";
 import { httpClient, type HttpClientOptions } from "../src/http/index.js";
 import { defineScript, health, KitError, KitUnknownOutcomeError, optimistic, type RedisLike } from "../src/index.js";
 import { attach, Deadline } from "../src/toolkit/index.js";
-import { bare, rejection, timed } from "./harness.js";
+import { bare, opened, rejection, timed } from "./harness.js";
 import { addOnce, append, read, readBytes } from "./scripts.js";
 
 const { beforeEach, describe, expect, it } = vitest;
@@ -215,7 +215,7 @@ describe("a client over HTTP", () => {
   it("has no pushes, so what waits for one polls", async () => {
     const context = attach(client);
     redis.defer(() => context.detach());
-    expect(await context.inbox.open(Deadline.in(60_000))).toBe(true);
+    expect(await opened(context.inbox, 60_000)).toBe(true);
     expect(context.inbox.isForbidden).toBe(true);
     const state = await new Promise((resolve) => {
       redis.defer(context.inbox.listen("channel", { message: () => undefined, state: resolve }));

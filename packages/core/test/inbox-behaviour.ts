@@ -1,17 +1,16 @@
 import type { RedisMode, TestRedis } from "@kit/testing";
 import { describe, expect, it } from "vitest";
 import type { RedisLike } from "../src/kernel/connection/client.js";
-import { Deadline } from "../src/kernel/base/deadline.js";
 import { health } from "../src/connect/health.js";
 import type { Inbox } from "../src/kernel/context/inbox.js";
 import { attach } from "../src/kernel/context/context.js";
-import { connectionsNamed, until } from "./harness.js";
+import { connectionsNamed, opened, until } from "./harness.js";
 
 /** The inbox of a context on `client`, let go after the test. */
 export const openInbox = async (redis: TestRedis<RedisMode>, client: RedisLike, isOpen = true): Promise<Inbox> => {
   const context = attach(client, { prefix: redis.prefix });
   redis.defer(() => context.detach());
-  if (isOpen && !(await context.inbox.open(Deadline.in(5_000)))) throw new Error("the inbox did not open");
+  if (isOpen && !(await opened(context.inbox, 5_000))) throw new Error("the inbox did not open");
   return context.inbox;
 };
 
@@ -41,14 +40,14 @@ export const inboxBehaviour = (redis: TestRedis<RedisMode>): void => {
       expect(second).toBe(first);
       expect(await connectionsNamed(redis, "kit:inbox")).toHaveLength(0);
       expect(first.inbox.state).toBeUndefined();
-      await Promise.all([first.inbox.open(Deadline.in(5_000)), second.inbox.open(Deadline.in(5_000))]);
+      await Promise.all([opened(first.inbox, 5_000), opened(second.inbox, 5_000)]);
       expect(await connectionsNamed(redis, "kit:inbox")).toHaveLength(1);
       expect((await health(first)).pushes).toBe("open");
       first.detach();
       expect(first.inbox.isOpen).toBe(true);
       second.detach();
       await until(async () => (await connectionsNamed(redis, "kit:inbox")).length === 0);
-      await expect(first.inbox.open(Deadline.in(100))).rejects.toMatchObject({ code: "KIT_CLOSED" });
+      await expect(opened(first.inbox, 100)).rejects.toMatchObject({ code: "KIT_CLOSED" });
     });
 
     it("hears its channel also on a client with a key prefix", async () => {
@@ -75,15 +74,6 @@ export const inboxBehaviour = (redis: TestRedis<RedisMode>): void => {
       const inbox = await openInbox(redis, redis.client);
       await Promise.all([inbox.check(), inbox.check(), inbox.check()]);
       expect(inbox.isOpen).toBe(true);
-    });
-
-    it("stops waiting when the signal aborts, and goes on opening", async () => {
-      const controller = new AbortController();
-      const inbox = await openInbox(redis, redis.client, false);
-      const opening = inbox.open(Deadline.in(60_000), controller.signal);
-      controller.abort();
-      expect(await opening).toBe(false);
-      await until(() => inbox.isOpen);
     });
   });
 };

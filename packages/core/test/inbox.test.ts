@@ -1,11 +1,10 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { FaultProxy, startRedis, useRedis } from "@kit/testing";
-import { Deadline } from "../src/kernel/base/deadline.js";
 import { health } from "../src/connect/health.js";
 import { attach } from "../src/kernel/context/context.js";
 import { inboxBehaviour, openInbox, publish } from "./inbox-behaviour.js";
-import { connectionsNamed, own, proxied, until } from "./harness.js";
+import { connectionsNamed, opened, own, proxied, until } from "./harness.js";
 
 const redis = useRedis(vitest);
 
@@ -32,9 +31,8 @@ describe("inbox", () => {
     const client = await own(redis);
     for (let round = 0; round < 10; round++) {
       const context = attach(client, { prefix: `${redis.prefix}${String(round)}` });
-      const opening = context.inbox.open(Deadline.in(2_000));
+      context.inbox.start();
       setTimeout(() => context.detach(), round / 2);
-      await opening;
       await until(() => context.inbox.state === undefined);
       expect(context.inbox.isOpen).toBe(false);
     }
@@ -63,11 +61,11 @@ describe("inbox", () => {
     const inbox = await openInbox(redis, client, false);
     // New connections are silent from their first byte; only a later one works.
     proxy.down.hole = true;
-    expect(await inbox.open(Deadline.in(200))).toBe(false);
+    expect(await opened(inbox, 200)).toBe(false);
     expect(inbox.state).toBe("down");
     proxy.down.hole = false;
     // The silent connection itself is never reset: we have to give it up.
-    expect(await inbox.open(Deadline.in(20_000))).toBe(true);
+    expect(await opened(inbox, 20_000)).toBe(true);
   });
 
   it("gives up a connection whose subscription alone is never confirmed", async () => {
@@ -76,13 +74,13 @@ describe("inbox", () => {
     const inbox = await openInbox(redis, client, false);
     // Requests take a second, so that between the handshake and SUBSCRIBE there is time to go silent.
     proxy.up.latencyMs = 1_000;
-    const opening = inbox.open(Deadline.in(2_500));
+    const opening = opened(inbox, 2_500);
     await until(async () => (await connectionsNamed(redis, "kit:inbox")).length === 1);
     proxy.down.hole = true;
     expect(await opening).toBe(false);
     proxy.up.latencyMs = 0;
     proxy.down.hole = false;
-    expect(await inbox.open(Deadline.in(20_000))).toBe(true);
+    expect(await opened(inbox, 20_000)).toBe(true);
   });
 
   it("reports that channels are forbidden to its user, and opens when a right is granted later", async () => {
@@ -111,11 +109,11 @@ describe("inbox", () => {
     const client = await own(redis, { url: proxy.url });
     proxy.refuse = true;
     const inbox = await openInbox(redis, client, false);
-    expect(await inbox.open(Deadline.in(1_500))).toBe(false);
+    expect(await opened(inbox, 1_500)).toBe(false);
     expect(proxy.stats.refused).toBeLessThan(40);
     await until(() => proxy.stats.refused > 2);
     proxy.refuse = false;
-    expect(await inbox.open(Deadline.in(20_000))).toBe(true);
+    expect(await opened(inbox, 20_000)).toBe(true);
   });
 
   it("shows in the health of its client", async () => {

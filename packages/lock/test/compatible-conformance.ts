@@ -1,4 +1,4 @@
-import { conforming } from "@tooling/vitest/conformance";
+import { acquireCalls, conforming, leaseCalls, wakesByRelease } from "@tooling/vitest/conformance";
 import {
   type CompatibleAcquireOptions,
   type CompatibleLease,
@@ -31,53 +31,20 @@ export const compatible: ReturnType<typeof conforming> = conforming<CompatibleLo
   make: (client, options) => createCompatibleLock(client, apart(options)),
   options: compatibleRules,
   uses: (lock) => lock.using("used", () => 1),
-  wakes: {
-    acquire: async (lock, settle) => {
-      const held = await hold(lock);
-      const waiting = lock.acquire(name);
-      await settle();
-      await held.release();
-      return await (await waiting).release();
-    },
-  },
+  wakes: { acquire: wakesByRelease(hold) },
   calls: {
-    acquire: {
+    ...acquireCalls<CompatibleLock>({
+      name,
+      what: "compatible-lock",
       options: compatibleAcquireRules,
-      run: (lock, options: CompatibleAcquireOptions) => lock.acquire(name, bounded(options)),
-      named: (lock, named) => lock.acquire(named),
-      trace: ["kit:compatible-lock.acquire", { name, waitMs }],
-    },
-    "acquire, waiting": {
-      options: compatibleAcquireRules,
-      prepare: hold,
-      run: (lock, options: CompatibleAcquireOptions) => lock.acquire(name, options),
-      waits: true,
-    },
-    tryAcquire: {
-      options: compatibleTryRules,
-      run: (lock, options: CompatibleTryOptions) => lock.tryAcquire(name, options),
-      named: (lock, named) => lock.tryAcquire(named),
-      trace: ["kit:compatible-lock.acquire", { name, waitMs: 0 }],
-    },
-    using: {
-      options: compatibleAcquireRules,
-      run: (lock, options: CompatibleAcquireOptions) => lock.using(name, () => 1, bounded(options)),
-      named: (lock, named) => lock.using(named, () => 1),
-    },
-    resume: {
-      prepare: async (lock) => (await hold(lock)).serialise(),
-      run: (lock, _options, text: string) => lock.resume(text),
-    },
-    "lease.extend": {
-      prepare: hold,
-      run: (_lock, _options, lease: CompatibleLease) => lease.extend(),
-      closed: "KIT_LOCK_LOST",
-    },
-    "lease.release": {
-      prepare: hold,
-      run: (_lock, _options, lease: CompatibleLease) => lease.release(),
-      closed: "not-held",
-      trace: ["kit:compatible-lock.release", { name }],
-    },
+      tryOptions: compatibleTryRules,
+      waitMs,
+      hold,
+      acquire: (lock, options: CompatibleAcquireOptions, own) => lock.acquire(own, options),
+      acquireSoon: (lock, options: CompatibleAcquireOptions, own) => lock.acquire(own, bounded(options)),
+      tryAcquire: (lock, options: CompatibleTryOptions, own) => lock.tryAcquire(own, options),
+      using: (lock, options: CompatibleAcquireOptions, own) => lock.using(own, () => 1, bounded(options)),
+    }),
+    ...leaseCalls<CompatibleLock>({ what: "compatible-lock", name, lostCode: "KIT_LOCK_LOST", hold }),
   },
 });

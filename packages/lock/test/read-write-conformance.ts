@@ -1,5 +1,4 @@
-import { conforming } from "@tooling/vitest/conformance";
-import { expect } from "vitest";
+import { acquireCalls, conforming, leaseCalls, wakesByRelease } from "@tooling/vitest/conformance";
 import type { AcquireOptions, TryOptions } from "../src/index.js";
 import { acquireRules, readWriteLockRules, tryRules } from "../src/options.js";
 import { createReadWriteLock, type ReadWriteLock, type WriteLease } from "../src/read-write/index.js";
@@ -7,33 +6,18 @@ import { createReadWriteLock, type ReadWriteLock, type WriteLease } from "../src
 const name = "prices";
 const hold = (lock: ReadWriteLock): Promise<WriteLease> => lock.write.acquire(name);
 
-type Calls = Parameters<typeof conforming<ReadWriteLock>>[0]["calls"];
-
-const callsOf = (mode: "read" | "write"): Calls => ({
-  [`${mode}.acquire`]: {
+const callsOf = (mode: "read" | "write"): ReturnType<typeof acquireCalls<ReadWriteLock>> =>
+  acquireCalls<ReadWriteLock>({
+    name,
+    what: "read-write-lock",
     options: acquireRules,
-    run: (lock, options: AcquireOptions) => lock[mode].acquire(name, options),
-    named: (lock, named) => lock[mode].acquire(named),
-    trace: ["kit:read-write-lock.acquire", { name, waitMs: Infinity }],
-  },
-  [`${mode}.acquire, waiting`]: {
-    options: acquireRules,
-    prepare: hold,
-    run: (lock, options: AcquireOptions) => lock[mode].acquire(name, options),
-    waits: true,
-  },
-  [`${mode}.tryAcquire`]: {
-    options: tryRules,
-    run: (lock, options: TryOptions) => lock[mode].tryAcquire(name, options),
-    named: (lock, named) => lock[mode].tryAcquire(named),
-    trace: ["kit:read-write-lock.acquire", { name, waitMs: 0 }],
-  },
-  [`${mode}.using`]: {
-    options: acquireRules,
-    run: (lock, options: AcquireOptions) => lock[mode].using(name, () => 1, options),
-    named: (lock, named) => lock[mode].using(named, () => 1),
-  },
-});
+    tryOptions: tryRules,
+    hold,
+    method: (plain) => `${mode}.${plain}`,
+    acquire: (lock, options: AcquireOptions, own) => lock[mode].acquire(own, options),
+    tryAcquire: (lock, options: TryOptions, own) => lock[mode].tryAcquire(own, options),
+    using: (lock, options: AcquireOptions, own) => lock[mode].using(own, () => 1, options),
+  });
 
 /** A read/write lock, for the conformance suites. */
 export const readWrite: ReturnType<typeof conforming> = conforming<ReadWriteLock>({
@@ -42,28 +26,18 @@ export const readWrite: ReturnType<typeof conforming> = conforming<ReadWriteLock
   options: readWriteLockRules,
   refused: { durable: [true, { replicas: 0 }, { fsync: "always" }, { waitMs: 5 }] },
   uses: (lock) => lock.read.using("used", () => 1),
-  wakes: {
-    "write.acquire": async (lock, settle) => {
-      const held = await lock.read.acquire(name);
-      const waiting = lock.write.acquire(name);
-      await settle();
-      await held.release();
-      return await (await waiting).release();
-    },
-  },
+  wakes: { "write.acquire": wakesByRelease((lock) => lock.read.acquire(name), hold) },
   calls: {
     ...callsOf("read"),
     ...callsOf("write"),
     inspect: { prepare: hold, run: (lock) => lock.inspect(name), named: (lock, named) => lock.inspect(named) },
-    resume: {
-      prepare: async (lock) => (await hold(lock)).serialise(),
-      run: (lock, _options, text: string) => lock.resume(text),
-    },
-    "lease.extend": {
-      prepare: hold,
-      run: (_lock, _options, lease: WriteLease) => lease.extend(),
-      closed: "KIT_LOCK_LOST",
-    },
+    ...leaseCalls<ReadWriteLock>({
+      what: "read-write-lock",
+      name,
+      lostCode: "KIT_LOCK_LOST",
+      hasFencingToken: true,
+      hold,
+    }),
     "lease.downgrade": {
       prepare: hold,
       run: (_lock, _options, lease: WriteLease) => lease.downgrade(),
@@ -73,12 +47,6 @@ export const readWrite: ReturnType<typeof conforming> = conforming<ReadWriteLock
       prepare: (lock) => lock.read.acquire(name),
       run: (_lock, _options, lease: WriteLease) => lease.tryUpgrade(),
       closed: "KIT_LOCK_LOST",
-    },
-    "lease.release": {
-      prepare: hold,
-      run: (_lock, _options, lease: WriteLease) => lease.release(),
-      closed: "not-held",
-      trace: ["kit:read-write-lock.release", { name, fencingToken: expect.any(String) as string }],
     },
   },
 });

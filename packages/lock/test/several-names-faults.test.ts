@@ -1,12 +1,11 @@
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import { aborted, Peer, promptMs, rejection, timed } from "@tooling/vitest/helpers";
-import { acquireLock, classicKeys } from "@tooling/classic";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { AcquireOptions, Lock, LockOptions } from "../src/index.js";
 import { fixtureOf, next } from "./harness.js";
 
-const redis = useRedis(vitest, { permanentKeys: ["*:classic:*"] });
+const redis = useRedis(vitest);
 const fixture = fixtureOf(redis);
 const names = ["bow", "chest", "lamp"];
 const [bow, chest, lamp] = names as [string, string, string];
@@ -138,19 +137,7 @@ describe("a server that falls silent", () => {
 });
 
 describe("two callers with two names in opposite orders", () => {
-  it("wait for each other with the classic lock, and do not here", async () => {
-    const prefix = `${redis.prefix}:classic:`;
-    let inside = 0;
-    const nested = async (outer: string, inner: string): Promise<boolean> => {
-      expect(await acquireLock(redis.client, outer, 1_000, prefix)).not.toBeNull();
-      inside++;
-      await eventually(() => expect(inside).toBe(2));
-      return (await acquireLock(redis.client, inner, 300, prefix)) !== null;
-    };
-    const got = await Promise.all([nested(bow, chest), nested(chest, bow)]);
-    expect(got).toEqual([false, false]);
-    await redis.client.del(classicKeys(prefix).lock(bow), classicKeys(prefix).lock(chest));
-
+  it("do not wait for each other", async () => {
     const [first, second] = [fixture.make(), fixture.on(redis.connect())];
     let sections = 0;
     const loop = async (lock: Lock, own: readonly string[]): Promise<void> => {

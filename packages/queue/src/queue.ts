@@ -28,6 +28,7 @@ import { encodePayload, headOf, type Payload, readPayload } from "./job/payload.
 import { type Added, idOf, type NewJob, parseOp, Producer } from "./add/producer.js";
 import { assertFits } from "./job/schemas.js";
 import { keyWordOf } from "./job/unique.js";
+import { planned } from "./job/words.js";
 import { maxRedriven, redrive } from "./store/scripts/index.js";
 import type { Turn } from "./work/turn.js";
 import { Worker, type WorkerOf } from "./work/worker.js";
@@ -322,8 +323,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
       ? this.#usualHead(name)
       : headOf(name, policy, priority, isBytes, replyTo, keyWords, traceparent);
     const isOnce = isAsked || unique !== undefined;
-    const all = isAsked ? `${resolved.words}\t?` : resolved.words;
-    const words = id === undefined && op === undefined ? all : `\tu${all}`;
+    const all = isAsked ? resolved.words + planned("answer") : resolved.words;
+    const words = id === undefined && op === undefined ? all : planned("ifNew") + all;
     const job = { head, payload, op, isOnce, isRepeat: op !== undefined };
     if (op === undefined) return { ...job, words, id, isRepeatable: unique?.ttlMs !== undefined };
     const former = parseOp(op);

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+// oxlint-disable-next-line kit/no-sleep -- A handler that works until its signal aborts.
 import { setTimeout as pause } from "node:timers/promises";
 import { inspect } from "node:util";
 import { fromNodeRedis } from "@kit/core/node-redis";
@@ -1441,7 +1442,14 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
       slots.itRanAll(keys, () => [
         {
           script: add,
-          args: ["AAAAAAAAA", 5, 0, `${id}2\tp1\tu\t?\n${id}3\tkother\t?`, 'k1 job\n"2"', 'k1 job\n"3"'],
+          args: [
+            "AAAAAAAAA",
+            5,
+            0,
+            `${id}2\tpriority=1\tifNew\tanswer\n${id}3\tkey=other\tanswer`,
+            'k1 job\n"2"',
+            'k1 job\n"3"',
+          ],
           seed,
         },
         { script: prioritise, args: [id, 2], seed: onlyRanked },
@@ -1474,10 +1482,10 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         { script: drain, args: ["suspended", 5], seed: withNames },
         { script: outcomes, args: [id, "other"], seed },
         { script: redrive, args: ["drop", `${id}\nother`, "", 0], seed },
-        { script: step, args: [takeId, 1, 1, "", 60_000, "l", "2 10000 1209600000 67108864", "1", member], seed },
+        { script: step, args: [takeId, 1, 1, "", 60_000, "look", "2 10000 1209600000 67108864", "1", member], seed },
         {
           script: step,
-          args: ["worker000003", 5, 5, "", 60_000, "l", "2 10000 1209600000 67108864", "", ""],
+          args: ["worker000003", 5, 5, "", 60_000, "look", "2 10000 1209600000 67108864", "", ""],
           seed: withNames,
         },
       ]);

@@ -1,16 +1,5 @@
 import { eventually, useRedis } from "@kit/testing";
-import {
-  classicKeys,
-  enqueue,
-  executeLater,
-  moveDueOnce,
-  popDue,
-  processEmailOnce,
-  sendEmailViaQueue,
-  workOnQueuesOnce,
-} from "@tooling/classic";
-import { RequestProxy } from "@tooling/classic/request-proxy";
-import { rejection } from "@tooling/vitest/helpers";
+import { RequestProxy } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -18,16 +7,10 @@ import type { Job, WorkOptions } from "../src/index.js";
 import { createOrderedWorker } from "../src/ordered/index.js";
 import { fixtureOf, latch, name, Runs } from "./harness.js";
 
-/** Each test shows a known fault of a classic queue on its port, and then that the kit's queue does not have it. */
+/** Each test shows that this queue does not have a known defect of those in "Redis in Action". The name is the defect. */
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
 const fixture = fixtureOf(redis);
 const { make, work } = fixture;
-const right = (): { readonly prefix: string } => ({ prefix: `${redis.prefix}:classic:` });
-const keys = (): ReturnType<typeof classicKeys> => classicKeys(right().prefix);
-/** How many jobs the classic queue still has. */
-const classicLeft = async (queue: string): Promise<number> =>
-  (await redis.client.llen(keys().queue(queue))) + (await redis.client.zcard(keys().delayed));
-
 const hourMs = 3_600_000;
 const shortLease: WorkOptions = { leaseMs: 300 };
 
@@ -65,21 +48,8 @@ const crashInHandler = async (): Promise<void> => {
   await proxy[Symbol.asyncDispose]().catch(() => undefined);
 };
 
-describe("the classic queue", () => {
+describe("defects of the classic queue, absent here", () => {
   it("a crash after the pop loses the job", async () => {
-    const { client, proxy } = await mortal();
-    await sendEmailViaQueue(redis.client, { to: "ann" }, right().prefix);
-    await processEmailOnce(
-      client,
-      () => {
-        proxy.cut();
-        // The process ends here.
-        return Promise.reject(new Error("crashed"));
-      },
-      right(),
-    );
-    expect(await classicLeft("email")).toBe(0);
-
     const [queue, runs] = [make(), new Runs()];
     const id = await queue.add("job", { to: "ann" });
     await crashInHandler();
@@ -89,12 +59,6 @@ describe("the classic queue", () => {
   });
 
   it("a failed send is dropped, never tried again", async () => {
-    const told: string[] = [];
-    await sendEmailViaQueue(redis.client, { to: "ann" }, right().prefix);
-    const failing = (): Promise<never> => Promise.reject(new Error("busy"));
-    await processEmailOnce(redis.client, failing, { ...right(), log: (text) => told.push(text) });
-    expect([told, await classicLeft("email")]).toEqual([["Failed to send an e-mail"], 0]);
-
     const queue = make({ maxAttempts: 2, backoff: { firstMs: 1 } });
     const attempts: number[] = [];
     work(queue, ({ attempt }) => {
@@ -108,13 +72,8 @@ describe("the classic queue", () => {
   });
 });
 
-describe("the classic callbacks", () => {
+describe("defects of the classic callbacks, absent here", () => {
   it("a job whose name is unknown vanishes", async () => {
-    const told: string[] = [];
-    await enqueue(redis.client, "work", "nobody", [1], right().prefix);
-    await workOnQueuesOnce(redis.client, ["work"], {}, { ...right(), log: (text) => told.push(text) });
-    expect([told, await classicLeft("work")]).toEqual([["Unknown callback nobody"], 0]);
-
     const queue = make();
     work(queue, () => undefined);
     await queue.add("other", [1]);
@@ -124,17 +83,11 @@ describe("the classic callbacks", () => {
   });
 
   it("a callback that throws ends the worker, and its job is gone", async () => {
-    await enqueue(redis.client, "work", "job", ["bad"], right().prefix);
     const callbacks = {
       job: (data: unknown) => {
         if (data === "bad") throw new Error("broken");
       },
     };
-    expect(await rejection(workOnQueuesOnce(redis.client, ["work"], callbacks, right()))).toMatchObject({
-      message: "broken",
-    });
-    expect(await classicLeft("work")).toBe(0);
-
     const [queue, runs] = [make(), new Runs()];
     work(queue, (job) => {
       callbacks.job(job.data);
@@ -148,12 +101,6 @@ describe("the classic callbacks", () => {
   });
 
   it("a delayed job carries four values where the worker unpacks two", async () => {
-    await executeLater(redis.client, "work", "job", ["now"], 0, right());
-    expect(await rejection(workOnQueuesOnce(redis.client, ["work"], { job: () => undefined }, right()))).toMatchObject({
-      message: "too many values to unpack: 4",
-    });
-    expect(await classicLeft("work")).toBe(0);
-
     const [queue, runs] = [make(), new Runs()];
     await queue.add("job", "later", { delayMs: 1 });
     work(queue, runs.handler);
@@ -162,13 +109,8 @@ describe("the classic callbacks", () => {
   });
 });
 
-describe("the classic delayed jobs", () => {
+describe("defects of the classic delayed jobs, absent here", () => {
   it("a crash between taking a delayed job out and pushing it loses the job", async () => {
-    const { client, proxy } = await mortal();
-    await executeLater(redis.client, "work", "job", [], 1, { ...right(), now: () => 0 });
-    await proxy.crashAt(/rpush/i, moveDueOnce(client, right()));
-    expect(await classicLeft("work")).toBe(0);
-
     // One script moves it: it is always in exactly one place.
     const [queue, runs] = [make(), new Runs()];
     let id = "";
@@ -179,14 +121,6 @@ describe("the classic delayed jobs", () => {
   });
 
   it("a crash while the lock of the first one is held stops all delayed jobs", async () => {
-    const { client, proxy } = await mortal();
-    await executeLater(redis.client, "work", "job", ["first"], 1, { ...right(), now: () => 0 });
-    await executeLater(redis.client, "work", "job", ["second"], 2, { ...right(), now: () => 0 });
-    await proxy.crashAt(/zrem/i, moveDueOnce(client, right()));
-    const other = redis.connect();
-    for (let round = 0; round < 3; round++) expect(await moveDueOnce(other, { ...right(), lockWaitMs: 5 })).toBe(false);
-    expect(await redis.client.llen(keys().queue("work"))).toBe(0);
-
     const [queue, runs] = [make(), new Runs()];
     await crashWhileMoving(async () => {
       for (const data of ["first", "second"]) await queue.add("job", data, { delayMs: 100 });
@@ -197,9 +131,6 @@ describe("the classic delayed jobs", () => {
   });
 
   it("the clocks of clients decide what is due", async () => {
-    await executeLater(redis.client, "work", "job", [], hourMs, right());
-    expect(await moveDueOnce(redis.connect(), { ...right(), now: () => Date.now() + 2 * hourMs })).toBe(true);
-
     const [queue, runs] = [make(), new Runs()];
     await queue.add("job", "in an hour", { delayMs: hourMs });
     await queue.add("job", "now");
@@ -212,14 +143,6 @@ describe("the classic delayed jobs", () => {
   });
 
   it("seven round trips a move, and a query each 10 ms while idle", async () => {
-    const { client, proxy } = await mortal();
-    await executeLater(redis.client, "work", "job", [], 1, { ...right(), now: () => 0 });
-    expect(await moveDueOnce(client, right())).toBe(true);
-    expect(proxy.requests).toBe(7);
-    proxy.reset();
-    for (let round = 0; round < 10; round++) await moveDueOnce(client, right());
-    expect(proxy.requests).toBe(10);
-
     const ours = await mortal();
     const [queue, runs] = [fixture.on(ours.client), new Runs()];
     work(queue, runs.handler);
@@ -234,14 +157,8 @@ describe("the classic delayed jobs", () => {
   });
 });
 
-describe("the classic priorities and the pop when due", () => {
+describe("defects of the classic priorities and the pop when due, absent here", () => {
   it("a job that was popped when due is lost with the client", async () => {
-    const { client, proxy } = await mortal();
-    await executeLater(redis.client, "work", "job", [], 1, { ...right(), now: () => 0 });
-    expect(await popDue(client, right())).toContain("work");
-    proxy.cut();
-    expect(await classicLeft("work")).toBe(0);
-
     const [queue, runs] = [make(), new Runs()];
     const id = await queue.add("job", 1, { delayMs: 1 });
     await crashInHandler();
@@ -252,15 +169,6 @@ describe("the classic priorities and the pop when due", () => {
   });
 
   it("while the first list has work, the others get none; the number of priorities is fixed", async () => {
-    const ran: unknown[] = [];
-    const callbacks = { job: (data: unknown) => void ran.push(data) };
-    await enqueue(redis.client, "low", "job", ["low"], right().prefix);
-    for (let round = 0; round < 20; round++) {
-      await enqueue(redis.client, "high", "job", ["high"], right().prefix);
-      await workOnQueuesOnce(redis.client, ["high", "low"], callbacks, right());
-    }
-    expect(ran).not.toContain("low");
-
     const begun: unknown[] = [];
     const [high, low] = [make({ name: "high" }), make({ name: "low" })];
     await low.add("job", "low");

@@ -184,6 +184,7 @@ inModes({}, (mode) => {
       await eventually(async () => expect(await peer.ask("running")).toBe(0), { timeoutMs: 50_000 });
       await fixture.untilEmpty();
       expect(runs.jobs).toEqual([]);
+      await peer.ask("close");
       expect(await peer.ask("events")).toEqual([]);
     });
 

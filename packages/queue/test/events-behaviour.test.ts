@@ -199,7 +199,7 @@ inModes({}, (mode) => {
       await worker.close();
       // A line that this version does not know, as a newer one may write in front of others.
       const { events } = keysOf();
-      const entry = await fixture.db.xadd(events, "*", "e", `unknown\tx\nfailed\town\tx\t1 0\nready\tlast\n`);
+      const entry = await fixture.db.xadd(events, "*", "e", `unknown\tx\nfailed\town\tdead\t\t1 0\nready\tlast\n`);
       await until(all, "ready");
       expect(all.slice(-3).map(({ position }) => position)).toEqual(
         ["1.0", "1.1", "2.0"].map((at) => `${entry}.${at}`),

@@ -56,8 +56,9 @@ describe("a job that expires", () => {
     expect(await queue.redrive()).toBe(1);
     await promoteJob(redis.client, address(), failed);
     const [again, expired] = [new Runs(), [] as unknown[]];
-    work(queue, again.handler).on("expired", ({ job }) => expired.push(job.data));
+    const second = work(queue, again.handler).on("expired", ({ job }) => expired.push(job.data));
     await fixture.untilEmpty();
+    await second.close();
     expect(again.data.map(String).toSorted()).toEqual(["crashed", "dead", "failed"]);
     expect(again.jobs.find(({ id }) => id === dead)).toMatchObject({ attempt: 1 });
     expect(expired).toEqual([]);
@@ -116,14 +117,14 @@ describe("a job that expires", () => {
     for (const id of ids) await age(id);
     await worker.close({ timeoutMs: 0 });
     const [again, expired] = [new Runs(), [] as unknown[]];
-    work(make(), again.handler).on("expired", ({ job }) => expired.push(job.data));
+    const second = work(make(), again.handler).on("expired", ({ job }) => expired.push(job.data));
     await again.until(2);
     expect(again.data).toEqual(["handed over", "aborted"]);
     expect(again.jobs.map(({ attempt, crashes }) => [attempt, crashes])).toEqual([
       [1, 0],
       [1, 0],
     ]);
-    await fixture.untilEmpty();
+    await second.close();
     expect(expired).toEqual([]);
   });
 

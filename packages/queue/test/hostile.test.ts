@@ -88,17 +88,17 @@ const fill = async (id: string, round: number, place: Place): Promise<void> => {
 
 const stepWith = (given: Record<string, unknown>): Promise<unknown> =>
   all.step.run(redis.client, { ...keys(), taken: taken(), replies: [replies()] }, {
-    ...{ takeId: "worker000003", count: 5, sure: 5, leaseMs: 60_000, flags: "lt", maintenance: "1" },
+    ...{ takeId: "worker000003", count: 5, sure: 5, leaseMs: 60_000, flags: "look time", maintenance: "1" },
     ...{ bounds: "2 10000 1209600000 67108864", done: "", others: [] },
     ...given,
   } as never);
 let sequence = 0;
 const answered = (words: string): string[] =>
-  ["AAAAAAAAA", ...(/\to(\w+)/.exec(words)?.slice(1) ?? [])].map((producer) => `${head()}answered:${producer}`);
+  ["AAAAAAAAA", ...(/\tsettles=(\w+)/.exec(words)?.slice(1) ?? [])].map((producer) => `${head()}answered:${producer}`);
 const addWith = (id: string, words: string): Promise<unknown> =>
   all.add.run(
     redis.client,
-    { ...keys(), once: onceKeys(keys(), answered(words), words.includes("\tk")) },
+    { ...keys(), once: onceKeys(keys(), answered(words), words.includes("\tkey")) },
     { producer: "AAAAAAAAA", sequence: ++sequence, isNew: "0", plan: `${id}${words}`, blobs: ["k1 job kkey e5\n1"] },
   );
 const page = { adopting: { token: "T", target: "t", number: 1 } };
@@ -106,24 +106,28 @@ const page = { adopting: { token: "T", target: "t", number: 1 } };
 /** Each script that writes, as its callers call it. */
 const calls: Record<string, (id: string) => readonly (() => Promise<unknown>)[]> = {
   "queue.add": (id) => [
-    () => addWith("BBBBBBBBB.0001", "\t?\tkkey"),
-    () => addWith("BBBBBBBBB.0001", "\t?-\tkkey\tr"),
-    () => addWith("BBBBBBBBB.0001", "\t?\tkkey\tr\td5000"),
-    () => addWith("BBBBBBBBB.0001", "\t?-\tkmore\tw5000\te"),
-    () => addWith("BBBBBBBBB.0001", "\t?\tkkey\tw5\te"),
-    () => addWith("other", "\tu\t?"),
-    () => addWith("other", `\tu\t?\toAAAAAAAAA:3\tp5\t@9999999999999999`),
+    () => addWith("BBBBBBBBB.0001", "\tanswer\tkey=key"),
+    () => addWith("BBBBBBBBB.0001", "\tanswer=quick\tkey=key\treplace"),
+    () => addWith("BBBBBBBBB.0001", "\tanswer\tkey=key\treplace\tdelay=5000"),
+    () => addWith("BBBBBBBBB.0001", "\tanswer=quick\tkey=more\tttl=5000\textend"),
+    () => addWith("BBBBBBBBB.0001", "\tanswer\tkey=key\tttl=5\textend"),
+    () => addWith("other", "\tifNew\tanswer"),
+    () => addWith("other", `\tifNew\tanswer\tsettles=AAAAAAAAA:3\tpriority=5\tdue=9999999999999999`),
     // Below, an id without what ends a line or a word of the plan.
     ...(/^[^\t]+$/.test(id)
-      ? [() => addWith(id, "\tu\t?"), () => addWith(id, "\tu\t?\td5000"), () => addWith(id, "\tu\t?-\tkkey")]
+      ? [
+          () => addWith(id, "\tifNew\tanswer"),
+          () => addWith(id, "\tifNew\tanswer\tdelay=5000"),
+          () => addWith(id, "\tifNew\tanswer=quick\tkey=key"),
+        ]
       : []),
   ],
   "queue.step": (id) => [
     () => stepWith({}),
     () => stepWith({ done: takeId + id }),
-    ...["d", "dk", "r0", "r5", "x", "xk", "h5"].map(
+    ...["done", "done leads", "retry=0", "retry=5", "dead", "dead leads unbegun", "hold=5", "snooze=5", "expired"].map(
       (verdict) => () =>
-        stepWith({ others: [{ member: takeId + id, verdict, record: "1\t0\t{}", answer: "1 c i jx" }] }),
+        stepWith({ others: [{ member: takeId + id, verdict, record: "1\t0\t{}", answer: "1 c i json\nx" }] }),
     ),
   ],
   "queue.heartbeat": (id) => [() => all.heartbeat.run(redis.client, keys(), { leaseMs: 5, members: takeId + id })],
@@ -175,13 +179,15 @@ const calls: Record<string, (id: string) => readonly (() => Promise<unknown>)[]>
       ),
   ],
   "queue.reschedule": (id) =>
-    ["d0", "d5000", "@9999999999999999"].map((due) => () => looks.reschedule.run(redis.client, keys(), { id, due })),
+    ["delay=0", "delay=5000", "due=9999999999999999"].map(
+      (due) => () => looks.reschedule.run(redis.client, keys(), { id, due }),
+    ),
   "queue.fire": (id) =>
     ["5", "inf", "NaN"].map(
       (next) => () =>
         schedules.fire.run(redis.client, keys(), {
           stamp: "k1",
-          plan: `${id}\tR\t5\t${next}\t3\t5,1005\ts\t0\nother\t\t5\tinf\t\t\t\t0`,
+          plan: `${id}\tR\t5\t${next}\t3\t5,1005\tskip\t0\nother\t\t5\tinf\t\t\t\t0`,
         }),
     ),
   "queue.putSchedule": (id) => [

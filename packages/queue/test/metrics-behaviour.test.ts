@@ -135,8 +135,9 @@ inModes({}, (mode) => {
         expect(all["completed_total"]).toBe(2);
       });
       source.close();
+      const completed = new Promise((resolve) => worker.once("completed", resolve));
       await queue.add("moody", 1);
-      await fixture.untilEmpty();
+      await completed;
       expect(shown(await source.metrics())).toMatchObject({ "runs_total job=moody outcome=completed": 1 });
     });
 

@@ -3,6 +3,7 @@ import { useRedis } from "@kit/testing";
 import fc from "fast-check";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
+import { planned } from "../src/job/words.js";
 import { keyHead, type QueueKeys, queueKeys, takenKey } from "../src/job/keys.js";
 import * as looks from "../src/manage/scripts.js";
 import * as scripts from "../src/store/scripts/index.js";
@@ -173,7 +174,7 @@ class Game {
       { ...this.#keys, once: [] },
       {
         ...{ producer: "AAAAAAAAA", sequence: this.#sequence, isNew: "1" },
-        plan: id + (word && `\t${word}`),
+        plan: id + (word && planned("priority", priority)),
         blobs: [`k1 ${name}${word && ` ${word}`}\n1`],
       },
     );
@@ -247,7 +248,7 @@ class Game {
     const { id, member } = job;
     if (how === "crash") {
       await redis.client.zadd(this.#keys.leases, "XX", 1, member);
-      await this.#step(0, [], "l");
+      await this.#step(0, [], "look");
       return this.#return(job);
     }
     if (how === "return") {
@@ -262,7 +263,7 @@ class Game {
       assert.equal(outcome, "cancelled");
       return;
     }
-    const verdict = { done: "d", retry: "0", first: "h0" }[how as "done" | "retry" | "first"];
+    const verdict = { done: "done", retry: "retry=0", first: "hold=0" }[how as "done" | "retry" | "first"];
     await this.#step(0, [[member, verdict, how === "done" ? "" : "1\t0\t{}"]]);
     if (how !== "done") this.#enqueue(job, how === "first");
   }

@@ -107,6 +107,7 @@ describe("a worker", () => {
     // The leases end, and the jobs run again.
     await runs.until(49, 20_000);
     await fixture.untilEmpty();
+    await worker.close();
     expect(runs.jobs.filter(({ crashes }) => crashes === 1).length).toBeGreaterThan(0);
     expect(cancelled).toEqual([]);
   });

@@ -49,7 +49,7 @@ describe("a fleet where one deploy lacks a handler", () => {
       { name: "job", data: "begun", expiresMs: 600_000 },
     ]);
     const { failures } = fixture.keysOf();
-    await redis.client.hset(failures, ids[0]!, "0\t0\t\t0\t3e", ids[1]!, "0\t0\t\t0\t3");
+    await redis.client.hset(failures, ids[0]!, "0\t0\t\t0\t3 fresh", ids[1]!, "0\t0\t\t0\t3");
     for (const id of ids) await fixture.age(id);
     const runs = new Runs();
     fixture.work(queue, runs.handler);

@@ -120,12 +120,12 @@ inModes({}, (mode) => {
       const schedules = make();
       await schedules.upsert("hourly", hourly);
       const { field, at } = await scripts.readSchedule.run(fixture.db, fixture.keysOf(), { id: "hourly" });
-      const plan = ["hourly", field.split("\t")[1], at, at, "", "5", "n", "0"].join("\t");
+      const plan = ["hourly", field.split("\t")[1], at, at, "", "5", "demand", "0"].join("\t");
       const call = (): Promise<unknown> => scripts.fire.run(fixture.db, fixture.keysOf(), { stamp: "k1", plan });
       expect(await call()).toEqual([true]);
       expect(await jobIds()).toEqual(["hourly@5"]);
       // Another process decided to add the next job before it saw this one.
-      const skipping = plan.replace(/5\tn\t0$/, "9\ts\t0");
+      const skipping = plan.replace(/5\tdemand\t0$/, "9\tskip\t0");
       expect(await scripts.fire.run(fixture.db, fixture.keysOf(), { stamp: "k1", plan: skipping })).toEqual([false]);
       await fixture.db.del(fixture.keysOf().waiting, fixture.keysOf().jobs);
       expect(await call()).toEqual([true]);

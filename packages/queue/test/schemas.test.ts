@@ -66,8 +66,8 @@ describe.each(kinds)("a schema that answers %s", (_when, validate) => {
     await eventually(async () => expect((await counts()).delayed).toBe(1));
     await worker.close();
     const { failures } = fixtureOf(redis).keysOf();
-    expect(await redis.client.hget(failures, id)).toMatch(/^0\t0\t.*\t0\t\de$/);
-    await redis.client.hset(failures, id, "0\t0\t\t0\t100e");
+    expect(await redis.client.hget(failures, id)).toMatch(/^0\t0\t.*\t0\t\d fresh$/);
+    await redis.client.hset(failures, id, "0\t0\t\t0\t100 fresh");
     work(queue, runs.handler);
     await untilEmpty();
     expect(runs.data).toEqual([{ to: "bob@example.org", subject: "none" }]);

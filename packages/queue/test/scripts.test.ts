@@ -41,7 +41,7 @@ describe("add", () => {
         { producer, sequence, isNew: "1", plan, blobs: [`k1 job\n"${plan}"`] },
       );
     const waiting = (): Promise<string[]> => redis.client.lrange(keys.waiting, 0, -1);
-    await call("BBBBBBBBB", 9, `${id}\toAAAAAAAAA:5`);
+    await call("BBBBBBBBB", 9, `${id}\tsettles=AAAAAAAAA:5`);
     expect(await waiting()).toEqual([id]);
     await call("AAAAAAAAA", 5, id);
     expect(await waiting()).toEqual([id]);
@@ -129,7 +129,7 @@ describe("step", () => {
     expect(taken.blobs.map(String)).toEqual([`k1 job\n"${a}"`, `k1 job\n"${b}"`]);
     expect(taken).toMatchObject({ records: [], refused: [], reclaimed: [], promoted: 0 });
     expect([taken.nextDue, taken.nextEnd]).toEqual([undefined, undefined]);
-    const looked = await run(2, { flags: "l" });
+    const looked = await run(2, { flags: "look" });
     expect([looked.entries, looked.nextDue]).toEqual([[], Infinity]);
     expect(looked.nextEnd).toBeCloseTo(looked.nowMicros / 1_000 + 60_000, -4);
   });
@@ -181,7 +181,7 @@ describe("step", () => {
     expect(await run(2, { done: [first] })).toMatchObject({ refused: [] });
     await expire(second);
     await redis.client.zadd(keys().revoked, Date.now() - 700_000, "long ago");
-    expect(await run(3, { flags: "l" })).toMatchObject({
+    expect(await run(3, { flags: "look" })).toMatchObject({
       promoted: 1,
       reclaimed: [{ member: second, crashes: 1, isDead: false, isGone: false }],
     });
@@ -189,7 +189,7 @@ describe("step", () => {
     expect(await run(4, { done: [first, second, third] })).toMatchObject({ refused: [second] });
     expect(await redis.client.zrange(keys().revoked, "0", "-1")).toEqual([second]);
     expect(await redis.client.hkeys(keys().jobs)).toEqual([b]);
-    expect(await run(5, { others: [[second, "x", "1\t1\t{}"]] })).toMatchObject({ refused: [second] });
+    expect(await run(5, { others: [[second, "dead", "1\t1\t{}"]] })).toMatchObject({ refused: [second] });
     expect(await run(6, { count: 5 })).toMatchObject({ entries: [b], records: ["0\t1\t"] });
   });
 
@@ -197,9 +197,9 @@ describe("step", () => {
     await addSome(a);
     await run(1, { count: 1 });
     await expire(takeId(1) + a);
-    await run(2, { flags: "l" });
+    await run(2, { flags: "look" });
     await run(3, { count: 1 });
-    await run(4, { others: [[takeId(3) + a, "x", "1\t1\t{}"]] });
+    await run(4, { others: [[takeId(3) + a, "dead", "1\t1\t{}"]] });
     await redis.client.del(keys().revoked);
     expect(await run(5, { done: [takeId(1) + a] })).toMatchObject({ refused: [takeId(1) + a] });
     expect(await redis.client.hkeys(keys().jobs)).toEqual([a]);
@@ -212,30 +212,30 @@ describe("step", () => {
     await addSome(a, b, c);
     await run(1, { count: 3 });
     const others = [
-      [takeId(1) + a, "30000", '1\t0\t{"name":"Error"}'],
-      [takeId(1) + b, "x", "1\t0\t{}", "1 t:inbox:i caller x1\t0\t{}"],
-      [takeId(1) + c, "0", "1\t0\t{}"],
+      [takeId(1) + a, "retry=30000", '1\t0\t{"name":"Error"}'],
+      [takeId(1) + b, "dead", "1\t0\t{}", "1 t:inbox:i caller dead\n1\t0\t{}"],
+      [takeId(1) + c, "retry=0", "1\t0\t{}"],
     ];
-    const { nextDue, nowMicros, promoted } = await run(2, { flags: "l", others });
+    const { nextDue, nowMicros, promoted } = await run(2, { flags: "look", others });
     expect(nextDue).toBeCloseTo(nowMicros / 1_000 + 30_000, -1);
     expect(promoted).toBe(0);
     expect(await redis.client.zrange(keys().dead, "0", "-1")).toEqual([b]);
-    expect(await redis.client.hgetall(replies())).toEqual({ [b]: "x1\t0\t{}" });
+    expect(await redis.client.hgetall(replies())).toEqual({ [b]: "dead\n1\t0\t{}" });
     expect(await run(3, { count: 5 })).toMatchObject({ entries: [c], records: ["1\t0\t{}"] });
   });
 
   it("drops dead letters that are too old, and counts what was completed, also while there is nothing to do", async () => {
     await addSome(a, b);
     await run(1, { count: 2 });
-    await run(2, { others: [a, b].map((id) => [takeId(1) + id, "x", "1\t0\t{}"]) });
+    await run(2, { others: [a, b].map((id) => [takeId(1) + id, "dead", "1\t0\t{}"]) });
     await redis.client.zadd(keys().dead, 1, a);
-    await run(3, { flags: "w" });
+    await run(3, { flags: "woken" });
     expect(await redis.client.zcard(keys().dead)).toBe(2);
-    await run(4, { flags: "w", maintenance: "7" });
+    await run(4, { flags: "woken", maintenance: "7" });
     expect(await redis.client.zrange(keys().dead, "0", "-1")).toEqual([b]);
     expect(await redis.client.hmget(keys().meta, "completed", "deadDropped")).toEqual(["7", "1"]);
     await redis.client.zadd(keys().dead, 1, b);
-    await run(5, { flags: "w", maintenance: "0" });
+    await run(5, { flags: "woken", maintenance: "0" });
     expect(await redis.client.exists(keys().dead, keys().jobs, keys().failures)).toBe(0);
   });
 
@@ -244,10 +244,10 @@ describe("step", () => {
     await run(1, { count: 2 });
     await redis.client.hdel(keys().jobs, a, b);
     const others = [
-      [takeId(1) + a, "5", "1\t0\t{}"],
-      [takeId(1) + b, "x", "1\t0\t{}"],
+      [takeId(1) + a, "retry=5", "1\t0\t{}"],
+      [takeId(1) + b, "dead", "1\t0\t{}"],
     ];
-    expect(await run(2, { others, flags: "l" })).toMatchObject({ nextDue: Infinity, nextEnd: Infinity });
+    expect(await run(2, { others, flags: "look" })).toMatchObject({ nextDue: Infinity, nextEnd: Infinity });
     expect(await redis.client.exists(keys().delayed, keys().dead, keys().failures)).toBe(0);
   });
 
@@ -258,7 +258,7 @@ describe("step", () => {
     await redis.client.hdel(keys().jobs, b);
     await redis.client.hset(keys().failures, a, `0\t1 ${takeId(1)}\t`);
     for (const member of [first, second]) await expire(member);
-    const { reclaimed } = await run(2, { flags: "l" });
+    const { reclaimed } = await run(2, { flags: "look" });
     expect(reclaimed).toEqual([
       { member: first, crashes: 2, isDead: true, isGone: false },
       { member: second, crashes: 0, isDead: false, isGone: true },
@@ -336,13 +336,13 @@ describe("step", () => {
     await redis.client.hset(keys().failures, a, "1\t0\t{}");
     await limits({ paused: "1" });
     await redis.client.del(keys().wake);
-    expect(await run(1, { count: 1, flags: "wl" })).toMatchObject({ entries: [], isMore: false });
+    expect(await run(1, { count: 1, flags: "woken look" })).toMatchObject({ entries: [], isMore: false });
     // Otherwise the worker would wake itself again and again.
     expect(await redis.client.exists(keys().wake)).toBe(0);
     await limits({ paused: "0" });
     expect(await redis.client.zrange(keys().wake, "0", "-1")).toEqual(["job"]);
     expect(await redis.client.exists(keys().limits)).toBe(0);
-    expect(await run(1, { count: 1, flags: "wl" })).toMatchObject({ entries: [] });
+    expect(await run(1, { count: 1, flags: "woken look" })).toMatchObject({ entries: [] });
     expect(await run(2, { count: 1 })).toMatchObject({ entries: [a], records: ["1\t0\t{}"] });
     await redis.client.set(keys().limits, "spoilt", "EX", 60);
     expect(await rejection(run(3, { count: 1 }))).toMatchObject({ code: "KIT_KEY_TYPE" });
@@ -358,7 +358,7 @@ describe("step", () => {
     expect(await isWoken()).toBe(true);
     expect(await run(2, { count: 3 })).toMatchObject({ entries: [b] });
     expect(await isWoken()).toBe(false);
-    expect(await run(3, { count: 3, flags: "wl" })).toMatchObject({ entries: [] });
+    expect(await run(3, { count: 3, flags: "woken look" })).toMatchObject({ entries: [] });
     expect(await isWoken()).toBe(false);
     await run(4, { done: [takeId(1) + a] });
     expect(await isWoken()).toBe(true);
@@ -366,7 +366,7 @@ describe("step", () => {
     // The first one is a repeat.
     expect(await run(5, { count: 1, done: [takeId(1) + a] })).toMatchObject({ entries: [] });
     await expire(takeId(2) + b);
-    expect(await run(6, { count: 9, flags: "l" })).toMatchObject({ entries: [b], promoted: 1 });
+    expect(await run(6, { count: 9, flags: "look" })).toMatchObject({ entries: [b], promoted: 1 });
     expect(await run(7, { count: 1, done: [takeId(6) + b] })).toMatchObject({ entries: [c] });
     await change("0");
     expect(await run(8, {})).toMatchObject({ nextStart: undefined });
@@ -401,11 +401,11 @@ describe("step", () => {
     await addSome(a, b, c);
     await limits({ rate: "1 2000000 1" });
     await run(1, { count: 1 });
-    for (let n = 0; n < 2; n++) await run(2, { others: [[takeId(1) + a, "du", "e"]] });
+    for (let n = 0; n < 2; n++) await run(2, { others: [[takeId(1) + a, "expired unbegun", ""]] });
     expect((await run(3, { count: 2 })).entries).toEqual([b]);
-    await run(4, { others: [[takeId(3) + b, "60000u", "1\t0\t{}"]] });
+    await run(4, { others: [[takeId(3) + b, "retry=60000 unbegun", "1\t0\t{}"]] });
     expect((await run(5, { count: 2 })).entries).toEqual([c]);
-    await run(6, { others: [[takeId(5) + c, "0", "1\t0\t{}"]] });
+    await run(6, { others: [[takeId(5) + c, "retry=0", "1\t0\t{}"]] });
     expect((await run(7, { count: 2 })).entries).toEqual([]);
   });
 
@@ -421,7 +421,7 @@ describe("step", () => {
     // A repeat counts once.
     expect(await run(2, { count: 3 })).toMatchObject({ entries: [b] });
     await isWoken();
-    expect(await run(3, { count: 3, flags: "wl" })).toMatchObject({ entries: [], nextStart: second.nextStart });
+    expect(await run(3, { count: 3, flags: "woken look" })).toMatchObject({ entries: [], nextStart: second.nextStart });
     expect(await isWoken()).toBe(false);
     const back = { members: takeId(2) + b, after: "", begun: "" };
     for (let n = 0; n < 2; n++) await handBack.run(redis.client, keys(), { ...back, limited: "1" });
@@ -445,17 +445,17 @@ describe("step", () => {
     await redis.client.hset(keys().jobs, c, "k1 other\n1");
     for (const n of [1, 2]) {
       await isWoken();
-      expect(await run(n, { count: 1, flags: "wl" })).toMatchObject({ entries: [], nextStart: Infinity });
+      expect(await run(n, { count: 1, flags: "woken look" })).toMatchObject({ entries: [], nextStart: Infinity });
       expect(await redis.client.zcard(keys().suspended)).toBe(100 * n);
       expect(await isWoken()).toBe(true);
     }
-    expect(await run(3, { count: 1, flags: "wl" })).toMatchObject({ entries: [c] });
+    expect(await run(3, { count: 1, flags: "woken look" })).toMatchObject({ entries: [c] });
     expect(await redis.client.zcard(keys().suspended)).toBe(250);
     expect(await isWoken()).toBe(false);
-    expect(await run(4, { count: 1, flags: "wl" })).toMatchObject({ entries: [] });
+    expect(await run(4, { count: 1, flags: "woken look" })).toMatchObject({ entries: [] });
     // The first ones come back, and others wake the next worker, whoever ended the pause.
     await redis.client.del(keys().limits);
-    expect((await run(5, { count: 3, flags: "wl" })).entries).toEqual(stopped.slice(0, 3));
+    expect((await run(5, { count: 3, flags: "woken look" })).entries).toEqual(stopped.slice(0, 3));
     expect(await isWoken()).toBe(true);
     // Such a job may have got another name, which is stopped, too.
     await limits({ names: "third - 1" });
@@ -501,7 +501,7 @@ describe("step", () => {
     await redis.client.zadd(keys().leases, ...others.flatMap((member) => [1e15, member]));
     expect(await run(2, { count: 1 })).toMatchObject({ entries: [] });
     let n = 2;
-    while ((await run(++n, { count: 1, flags: "l" })).entries.length === 0);
+    while ((await run(++n, { count: 1, flags: "look" })).entries.length === 0);
     const members = await redis.client.zrange(keys().named, "0", "-1");
     expect(members.filter((member) => !member.startsWith("active"))).toEqual([`job ${takeId(n)}${b}`]);
     expect(members).toHaveLength(61);
@@ -513,7 +513,7 @@ describe("step", () => {
     await addMore("AAAAAAAAA.0004");
     await run(1, { count: 2 });
     await redis.client.zrem(keys().leases, takeId(1) + a);
-    expect(await run(2, { count: 2, done: [takeId(1) + a], flags: "l" })).toMatchObject({ entries: [c] });
+    expect(await run(2, { count: 2, done: [takeId(1) + a], flags: "look" })).toMatchObject({ entries: [c] });
   });
 
   it("forgets the active jobs of a name with its limits", async () => {
@@ -560,13 +560,13 @@ describe("step", () => {
     await addSome(a, b);
     await run(1, { count: 2 });
     await isWoken();
-    const { nextStart, nowMicros } = await run(2, { count: 2, others: [[takeId(1) + a, "h60000", "0\t0\t{}\t1"]] });
+    const { nextStart, nowMicros } = await run(2, { count: 2, others: [[takeId(1) + a, "hold=60000", "0\t0\t{}\t1"]] });
     expect(nextStart! - Math.floor(nowMicros / 1_000)).toBe(60_000);
     expect(await isWoken()).toBe(true);
     // The shorter wait of another job does not end it.
-    await run(3, { others: [[takeId(1) + b, "h1", "0\t0\t{}\t1"]] });
+    await run(3, { others: [[takeId(1) + b, "hold=1", "0\t0\t{}\t1"]] });
     await isWoken();
-    expect(await run(4, { count: 2, flags: "wl" })).toMatchObject({ entries: [], nextStart });
+    expect(await run(4, { count: 2, flags: "woken look" })).toMatchObject({ entries: [], nextStart });
     expect(await isWoken()).toBe(false);
     await redis.client.hset(keys().limits, "heldUntil", 1);
     expect(await run(5, { count: 2 })).toMatchObject({ entries: [b, a] });
@@ -574,12 +574,12 @@ describe("step", () => {
   });
 
   it("takes nothing for the repeat of a call that found the queue idle, once there are jobs", async () => {
-    expect(await run(1, { count: 1, flags: "w" })).toMatchObject({ entries: [], nowMicros: 0 });
+    expect(await run(1, { count: 1, flags: "woken" })).toMatchObject({ entries: [], nowMicros: 0 });
     await addSome(a);
-    expect(await run(1, { count: 1, flags: "w" })).toMatchObject({ entries: [] });
-    expect(await run(2, { count: 1, flags: "w" })).toMatchObject({ entries: [a] });
+    expect(await run(1, { count: 1, flags: "woken" })).toMatchObject({ entries: [] });
+    expect(await run(2, { count: 1, flags: "woken" })).toMatchObject({ entries: [a] });
     await redis.client.del(...Object.values(keys()));
-    const { nowMicros } = await run(3, { count: 1, flags: "wt" });
+    const { nowMicros } = await run(3, { count: 1, flags: "woken time" });
     expect(nowMicros / 1_000).toBeCloseTo(Date.now(), -4);
   });
 
@@ -588,7 +588,7 @@ describe("step", () => {
     await redis.client.rpush(keys().waiting, ...ids, b, c);
     for (const id of [...ids, b, c]) await redis.client.hset(keys().jobs, id, `k1 job\n"${id}"`);
     await run(1, { count: 3 });
-    await run(2, { done: [], others: [[`${takeId(1)}own a`, "d"]] });
+    await run(2, { done: [], others: [[`${takeId(1)}own a`, "done"]] });
     expect(await undo(1)).toBe(2);
     expect(await redis.client.lrange(keys().waiting, 0, -1)).toEqual(["own b", a, b, c]);
     expect(await undo(1)).toBe(0);

@@ -37,6 +37,7 @@ describe("a job in a worker", () => {
     [proxy.up.latencyMs, proxy.down.latencyMs] = [0, 0];
     // The ends were refused.
     await fixture.untilIdle(1);
+    await worker.close();
     expect(events).toEqual([]);
     expect(await fixture.counts()).toMatchObject({ jobs: 0, dead: 0 });
   });

@@ -9,7 +9,7 @@ import { queueSettings } from "../src/store/options.js";
 import { heartbeat } from "../src/store/scripts/index.js";
 import { mirrorTo } from "../src/thread/index.js";
 import { JobLeases } from "../src/work/leases.js";
-import type { LeaseMirror } from "../src/thread/mirror.js";
+import type { LeaseMirror, MirroredLeases } from "../src/thread/mirror.js";
 import { jobsOf, type TakenJob } from "../src/work/taken.js";
 import { type ThreadOptions, threadOptions } from "../src/thread/options.js";
 import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
@@ -40,6 +40,8 @@ inModes({}, (mode) => {
       work(queue, runs.handler, { leaseMs });
       await eventually(async () => expect(await peer.ask("running")).toBe(0), { timeoutMs: 40_000 });
       await fixture.untilEmpty();
+      // Once it has closed, it has read the reply to the end of its job.
+      await peer.ask("close");
       const events = JSON.stringify(await peer.ask("events")).replaceAll(id, "ID");
       return { runs, events: JSON.parse(events) as unknown };
     };
@@ -60,6 +62,7 @@ inModes({}, (mode) => {
       work(queue, runs.handler, { leaseMs: longMs });
       await eventually(async () => expect(await peer.ask("running")).toBe(0), { timeoutMs: 40_000 });
       await fixture.untilEmpty();
+      await peer.ask("close");
       expect(await peer.ask("events")).toEqual([]);
       expect(runs.jobs).toEqual([]);
       expect((await fixture.logged()).toSorted()).toEqual(["stands still 1 0", "waits 1 0"]);
@@ -119,6 +122,7 @@ inModes({}, (mode) => {
         expect(await cancelJob(redis.client, { queue: queue.name, prefix: redis.prefix }, id)).toBe("cancelled");
       await eventually(async () => expect(await peer.ask("running")).toBe(0), { timeoutMs: 40_000 });
       await fixture.untilEmpty();
+      await peer.ask("close");
       expect(await fixture.logged()).toEqual(["stands still 1 0"]);
       expect(await peer.ask("events")).toEqual([["cancelled", ids[0]]]);
     });
@@ -163,16 +167,16 @@ inModes({}, (mode) => {
       let current: LeaseMirror | undefined;
       const { keys, outage } = commands;
       const thread = threadOptions(client, "thread") as ThreadOptions;
-      const mirrored = {
+      const mirrored: MirroredLeases = {
         get members() {
           return leases.members;
         },
-        jobs: leases.jobs,
+        settle: (renewed, cancelled, until) => leases.settle(renewed, cancelled, until),
         mirrorTo: (mirror: LeaseMirror | undefined) => {
           current = mirror;
           leases.mirrorTo(mirror && { ...mirror, held: (members) => void (isRead && mirror.held(members)) });
         },
-      } as JobLeases;
+      };
       mirrorTo(mirrored, {
         redis: client,
         thread,

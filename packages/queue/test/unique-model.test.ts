@@ -2,6 +2,7 @@ import { useRedis } from "@kit/testing";
 import fc from "fast-check";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
+import { planned } from "../src/job/words.js";
 import { answeredKey, keyHead, onceKeys, queueKeys, takenKey } from "../src/job/keys.js";
 import * as scripts from "../src/store/scripts/index.js";
 import { permanentKeys } from "./harness.js";
@@ -52,7 +53,7 @@ const play = async (actions: readonly Action[]): Promise<void> => {
   let takes = 0;
   const step = (count: number, others: [member: string, verdict: string, record: string][] = []) => {
     const takeId = `worker0${(3 * ++takes).toString(36).padStart(5, "0")}`;
-    const args = { takeId, count, sure: count, room: "", leaseMs: 600_000, flags: "l", maintenance: "", done: "" };
+    const args = { takeId, count, sure: count, room: "", leaseMs: 600_000, flags: "look", maintenance: "", done: "" };
     const ended = others.map(([member, verdict, record]) => ({ member, verdict, record, answer: "" }));
     const all = { ...args, bounds: "1 10000 1209600000 67108864", others: ended };
     return scripts.step.run(redis.client, { ...keys, taken: takenKey(head, takeId), replies: [] }, all);
@@ -75,7 +76,7 @@ const play = async (actions: readonly Action[]): Promise<void> => {
         producer: "AAAAAAAAA",
         sequence,
         isNew: "1",
-        plan: `${id}\t?\tk${key}${keepsLast ? "\tr" : ""}`,
+        plan: id + planned("answer") + planned("key", key) + (keepsLast ? planned("replace") : ""),
         blobs: [`k1 job ${keepsLast ? "k" : "u"}${key}\n${String(sequence)}`],
       },
     );
@@ -114,17 +115,17 @@ const play = async (actions: readonly Action[]): Promise<void> => {
       }
     } else if (active.length > 0) {
       const [{ job, member }] = active.splice(one.which % active.length, 1) as [(typeof active)[number]];
-      const mark = job.keepsLast ? "k" : "";
+      const mark = job.keepsLast ? " leads" : "";
       if (one.do === "crash") {
         await redis.client.zadd(keys.leases, "XX", 1, member);
         await step(0);
         goneOf(job);
       } else if (one.do === "retry") {
-        await step(0, [[member, "0", "1\t0\t"]]);
+        await step(0, [[member, "retry=0", "1\t0\t"]]);
         job.state = "ready";
         ready.push(job);
       } else {
-        await step(0, [[member, `${one.do === "done" ? "d" : "x"}${mark}`, "1\t0\t"]]);
+        await step(0, [[member, `${one.do}${mark}`, "1\t0\t"]]);
         goneOf(job);
       }
       // Another one makes a successor ready.

@@ -51,7 +51,7 @@ const call = fc.record({
   count: fc.nat({ max: 4 }),
   ahead: fc.nat({ max: 2 }),
   room: fc.constantFrom("", "", "4194304 2", "60 500"),
-  flags: fc.constantFrom("", "l", "t", "wl", "wlt", "ls"),
+  flags: fc.constantFrom("", "look", "time", "woken look", "woken time look", "look announce"),
   /** How many of the jobs that were taken last are done; some ends are sent again. */
   done: fc.nat({ max: 3 }),
   isRepeat: fc.constantFrom(false, false, false, true),
@@ -93,9 +93,9 @@ it("the usual step changes and replies what the whole script would, whatever is 
         const takeId = `worker0${(3 * number).toString(36).padStart(5, "0")}`;
         const sure = Math.max(0, count - ahead);
         // Only a worker with a free handler waits.
-        const flagged = count === 0 ? flags.replace("w", "") : flags;
+        const flagged = count === 0 ? flags.replace("woken", "") : flags;
         // A step behind a wait ends no job.
-        const ends = flagged.includes("w") ? [] : [...held.slice(0, done), ...ended.slice(0, isRepeat ? 1 : 0)];
+        const ends = flagged.includes("woken") ? [] : [...held.slice(0, done), ...ended.slice(0, isRepeat ? 1 : 0)];
         const args = {
           takeId,
           count,
@@ -108,7 +108,7 @@ it("the usual step changes and replies what the whole script would, whatever is 
         };
         const replies = [];
         for (const { script, keys, keyOf } of worlds) {
-          if (flagged.includes("w")) await client.zpopmin(keys.wake);
+          if (flagged.includes("woken")) await client.zpopmin(keys.wake);
           const own = { ...keys, taken: keyOf(takeId), replies: [] };
           replies.push(await script.run(client, own, { ...args, done: ends.join("\n"), others: [] }));
         }

@@ -1,4 +1,4 @@
-import { type Conformance, conforming } from "@tooling/vitest/conformance";
+import { acquireCalls, type Conformance, conforming, leaseCalls, wakesByRelease } from "@tooling/vitest/conformance";
 import {
   type AcquireOptions,
   createSemaphore,
@@ -39,40 +39,20 @@ export const conformance: Conformance = {
         await semaphore.setPermits({ permitsPerTenant: 3 });
         await works(semaphore);
       },
-      wakes: {
-        acquire: async (semaphore, settle) => {
-          const held = await hold(semaphore);
-          const waiting = hold(semaphore);
-          await settle();
-          await held.release();
-          return await (await waiting).release();
-        },
-      },
+      wakes: { acquire: wakesByRelease(hold) },
       calls: {
-        acquire: {
+        ...acquireCalls<Semaphore>({
+          name,
+          what: "semaphore",
           options: acquireRules,
+          tryOptions: tryRules,
           required: { tenant },
-          run: (semaphore, options: AcquireOptions) => semaphore.acquire(options),
-          trace: ["kit:semaphore.acquire", { name, waitMs: Infinity }],
-        },
-        "acquire, waiting": {
-          options: acquireRules,
-          required: { tenant },
-          prepare: hold,
-          run: (semaphore, options: AcquireOptions) => semaphore.acquire(options),
-          waits: true,
-        },
-        tryAcquire: {
-          options: tryRules,
-          required: { tenant },
-          run: (semaphore, options: TryOptions) => semaphore.tryAcquire(options),
-          trace: ["kit:semaphore.acquire", { name, waitMs: 0 }],
-        },
-        using: {
-          options: acquireRules,
-          required: { tenant },
-          run: (semaphore, options: AcquireOptions) => semaphore.using(() => 1, options),
-        },
+          isNamed: true,
+          hold,
+          acquire: (semaphore, options: AcquireOptions) => semaphore.acquire(options),
+          tryAcquire: (semaphore, options: TryOptions) => semaphore.tryAcquire(options),
+          using: (semaphore, options: AcquireOptions) => semaphore.using(() => 1, options),
+        }),
         setPermits: {
           options: limitRules,
           required: { permits: 5 },
@@ -83,21 +63,7 @@ export const conformance: Conformance = {
           prepare: hold,
           run: (semaphore, options: InspectOptions) => semaphore.inspect(options),
         },
-        resume: {
-          prepare: async (semaphore) => (await hold(semaphore)).serialise(),
-          run: (semaphore, _options, saved: string) => semaphore.resume(saved),
-        },
-        "permit.extend": {
-          prepare: hold,
-          run: (_semaphore, _options, permit: Permit) => permit.extend(),
-          closed: "KIT_PERMIT_LOST",
-        },
-        "permit.release": {
-          prepare: hold,
-          run: (_semaphore, _options, permit: Permit) => permit.release(),
-          closed: "not-held",
-          trace: ["kit:semaphore.release", { name }],
-        },
+        ...leaseCalls<Semaphore>({ what: "semaphore", name, lease: "permit", lostCode: "KIT_PERMIT_LOST", hold }),
       },
     }),
   ],

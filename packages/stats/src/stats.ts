@@ -1,4 +1,4 @@
-import { type KitError, type RedisLike } from "@kit/core";
+import type { KitError, RedisLike } from "@kit/core";
 import {
   type CloseOptions,
   Deadline,
@@ -12,27 +12,25 @@ import {
   watchEviction,
   withCaller,
 } from "@kit/core/toolkit";
-import { applyDeltas, type ApplyOptions, applyRules, type CounterDelta } from "./counter/apply.js";
+import { applyDeltas } from "./counter/apply.js";
 import { Counter } from "./counter/counter.js";
-import { Distribution } from "./distribution/distribution.js";
-import { Messages } from "./messages/messages.js";
-import { addSamples, exposedNames, type Exposition, rendered } from "./metric/exposition.js";
-import { metricName } from "./metric/labels.js";
 import {
+  type ApplyOptions,
+  applyRules,
+  type CounterDelta,
   counterSettings,
   type CounterOptions,
-  distributionSettings,
-  type DistributionOptions,
-  exposeRules,
-  type ExposeOptions,
-  messagesSettings,
-  type MessagesOptions,
-  type StatsOptions,
-  type StatsSettings,
-  statsRules,
-} from "./options.js";
+} from "./counter/options.js";
+import { Distribution } from "./distribution/distribution.js";
+import { distributionSettings, type DistributionOptions } from "./distribution/options.js";
+import { Messages } from "./messages/messages.js";
+import { messagesSettings, type MessagesOptions } from "./messages/options.js";
+import { addSamples, exposedNames, type Exposition, rendered } from "./metric/exposition.js";
+import { metricName } from "./metric/labels.js";
+import { exposeRules, type ExposeOptions } from "./metric/options.js";
+import { type StatsOptions, type StatsSettings, statsRules } from "./send/options.js";
 import type { DropReason } from "./send/outbox.js";
-import { type Shared, sharedOf } from "./shared.js";
+import { type Shared, sharedOf } from "./send/shared.js";
 
 /** Events of a statistics object. */
 export interface StatsEvents {
@@ -69,14 +67,6 @@ export interface StatsReport {
 const noFacts = (): object => ({});
 /** How much longer a flush waits than its calls, whose errors say more. */
 const graceMs = 50;
-const noDrops: Readonly<Record<DropReason, number>> = {
-  full: 0,
-  unknown: 0,
-  future: 0,
-  overflow: 0,
-  refused: 0,
-  closed: 0,
-};
 
 /** Counters, distributions and message logs on one Redis, shared by all processes. Create it with {@link createStats}. */
 export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable {
@@ -90,7 +80,14 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   readonly #exposed = new Map<string, string>();
   /** The settings with which a metric or log was made. */
   readonly #definitions = new WeakMap<object, object>();
-  readonly #dropped: Record<DropReason, number> = { ...noDrops };
+  readonly #dropped: Record<DropReason, number> = {
+    full: 0,
+    unknown: 0,
+    future: 0,
+    overflow: 0,
+    refused: 0,
+    closed: 0,
+  };
   #isReporting = false;
 
   /** For this package only: use {@link createStats}. */
@@ -231,10 +228,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   expose(options: ExposeOptions = {}): Promise<Exposition> {
     return this.#life.call("stats.expose", noFacts, async () => {
       const { format, scope, include } = resolve("options", options, exposeRules);
-      const found = await Promise.all([
-        ...[...this.#counters.values()].map((counter) => counter.family(scope)),
-        ...[...this.#distributions.values()].map((distribution) => distribution.family(scope, format)),
-      ]);
+      const found = await Promise.all(this.#metrics.map((metric) => metric.family(scope, format)));
       const families = new Map(found.map((family) => [family.name, family]));
       for (const source of include) addSamples(families, await source.metrics());
       return rendered(families.values(), format);
@@ -253,10 +247,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    */
   clean(): Promise<number> {
     return this.#life.call("stats.clean", noFacts, async () => {
-      const removed = await Promise.all([
-        ...[...this.#counters.keys()].map((name) => this.#shared.index.clean(name, "total")),
-        ...[...this.#distributions.keys()].map((name) => this.#shared.index.clean(name, "dist")),
-      ]);
+      const removed = await Promise.all(this.#metrics.map((metric) => metric.clean()));
       return removed.reduce((sum, count) => sum + count, 0);
     });
   }
@@ -280,8 +271,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
 
   /** Returns how many places and series this object holds now, and everything it has dropped since it was created. */
   report(): StatsReport {
-    let series = 0;
-    for (const { map } of [...this.#counters.values(), ...this.#distributions.values()]) series += map.size;
+    const series = this.#metrics.reduce((sum, { map }) => sum + map.size, 0);
     return { pending: this.#shared.buffer.taken, series, dropped: { ...this.#dropped } };
   }
 
@@ -304,6 +294,10 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   /** Same as `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
+  }
+
+  get #metrics(): (Counter<string> | Distribution<string>)[] {
+    return [...this.#counters.values(), ...this.#distributions.values()];
   }
 
   #metric<Metric>(

@@ -16,7 +16,7 @@ import * as vitest from "vitest";
 import { describe, expect, it, vi } from "vitest";
 import { CounterOverflowError, type Entry, type Stats, StatsTimeError } from "../src/index.js";
 import { newestFirst } from "../src/messages/entry.js";
-import * as scripts from "../src/scripts/index.js";
+import * as scripts from "../src/store/scripts/index.js";
 import { user } from "./acl.js";
 import { drops, type Fixture, fixtureOf } from "./harness.js";
 

@@ -1,5 +1,7 @@
 import { eventually } from "@kit/testing";
 import { canary, type Conformance, conforming } from "@tooling/vitest/conformance";
+import { applyRules, counterRules, daysRules } from "../src/counter/options.js";
+import { distributionRules, observeRules, recordRules, slowestRules } from "../src/distribution/options.js";
 import {
   type Counter,
   type CounterOptions,
@@ -14,24 +16,10 @@ import {
   type Stats,
   type TailOptions,
 } from "../src/index.js";
+import { frequentRules, logRules, messagesRules, recentRules, tailRules } from "../src/messages/options.js";
+import { exposeRules } from "../src/metric/options.js";
+import { confirmRules, statsRules, writeRules } from "../src/send/options.js";
 import { rangeRules } from "../src/time/buckets.js";
-import { observeRules, recordRules } from "../src/distribution/series.js";
-import {
-  confirmRules,
-  counterRules,
-  daysRules,
-  distributionRules,
-  exposeRules,
-  frequentRules,
-  logRules,
-  messagesRules,
-  recentRules,
-  slowestRules,
-  statsRules,
-  tailRules,
-  writeRules,
-} from "../src/options.js";
-import { applyRules } from "../src/counter/apply.js";
 
 const steps = [
   [],

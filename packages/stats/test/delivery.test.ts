@@ -9,7 +9,7 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it, vi } from "vitest";
 import type { Delivery, Stats, StatsOptions } from "../src/index.js";
-import { indexKey } from "../src/keys.js";
+import { indexKey } from "../src/store/keys.js";
 import { drops, fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);

@@ -7,7 +7,7 @@ import { closedPort, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { ExpositionFormat, MetricSample, Stats } from "../src/index.js";
-import { indexKey } from "../src/keys.js";
+import { indexKey } from "../src/store/keys.js";
 import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);

@@ -2,7 +2,7 @@ import type { RedisMode, TestRedis } from "@kit/testing";
 import { clientsOf, type Login, Peer } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
 import { createStats, type DropReason, type Stats, type StatsOptions } from "../src/index.js";
-import { type LogKeys, logKeys, type SeriesKeys, seriesKeys } from "../src/keys.js";
+import { type LogKeys, logKeys, type SeriesKeys, seriesKeys } from "../src/store/keys.js";
 
 /** A server as tests of statistics use it. */
 export interface Fixture {

@@ -1,10 +1,12 @@
+import type { RedisArgument } from "@kit/core";
 import { contract, useRedis } from "@kit/testing";
 import { about, type KeyState, nothing, onMovingSlots, stateOf } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
-import { indexKey, type LogKeys, type SeriesKeys } from "../src/keys.js";
-import * as scripts from "../src/scripts/index.js";
+import { indexKey, type LogKeys, type SeriesKeys } from "../src/store/keys.js";
+import * as scripts from "../src/store/scripts/index.js";
+import * as records from "../src/store/scripts/records.js";
 import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
@@ -34,9 +36,9 @@ interface Counted {
 }
 /** Adds to the total and to bucket 7 of one chunk. */
 const counting = ({ seq = 1, amount = 5, validUntil = 0, of = keys, bucketAmount = amount }: Counted = {}) => {
-  const chunk = [now + 60_000, 1, 7, bucketAmount];
-  const plan = [seq, amount, dayMs, 1, ...chunk];
-  return { series: [of.total, of.writer("w"), of.chunk(1_000, 0)], plan: [validUntil, plan.length, ...plan] };
+  const series = [of.total, of.writer("w"), of.chunk(1_000, 0)];
+  const plan = [amount, dayMs, now + 60_000, 1, 7, bucketAmount];
+  return { series, plan: [series.length, plan.length, validUntil, seq, ...plan] };
 };
 const count = async (...batches: readonly Counted[]): Promise<string[]> => {
   const all = batches.map(counting);
@@ -52,9 +54,32 @@ const counterState = (of = keys): Promise<Record<string, KeyState>> =>
   stateOf(db, { total: of.total, writer: of.writer("w"), chunk: of.chunk(1_000, 0) });
 const untouched = { total: nothing, writer: nothing, chunk: nothing };
 
+/** The names of a record's fields, in the order in which it is written. */
+const fieldsOf = (write: (plan: RedisArgument[], values: never) => void): string[] => {
+  const plan: RedisArgument[] = [];
+  write(plan, new Proxy({}, { get: (_, field) => field }) as never);
+  return plan.map(String);
+};
+/** A script with the records of its plan; single fields are no records. */
+const checked = (name: "count" | "merge" | "log") => {
+  const singles = { count: [], merge: ["endsAt"], log: ["entries"] }[name];
+  const { momentNames, ...writers } = records;
+  const own = Object.entries(writers).filter(([kind]) => kind.startsWith(name) || kind.startsWith("batch"));
+  const { script } = { count: scripts.count, merge: scripts.merge, log: scripts.log }[name];
+  return {
+    ...script,
+    records: {
+      ...Object.fromEntries(own.map(([kind, write]) => [kind, fieldsOf(write)])),
+      ...Object.fromEntries(["ledgerMs", ...singles].map((single) => [single, [single]])),
+      ...(name === "merge" && { moments: momentNames }),
+    },
+  };
+};
+
 describe("every script", () => {
   it("keeps the contract of scripts", async () => {
-    expect(await contract(scripts, redis.server.nodes[0]!)).toEqual([]);
+    const all = { ...scripts, count: checked("count"), merge: checked("merge"), log: checked("log") };
+    expect(await contract(all, redis.server.nodes[0]!)).toEqual([]);
   });
 });
 
@@ -142,14 +167,14 @@ describe("count", () => {
 
 describe("merge", () => {
   const partialOf = (value: number, until = now + 60_000): (string | number)[] => [
-    ...[1, 2, 2, 2, 1, value, 0, value, value, value, 0, 0],
+    ...[1, 1, 1, 1, 1, value, 0, value, value, value, 0, 0],
     ...[until, "p5", 1, "b1.2", 1, value, "a"],
   ];
   const merging = (seq: number, value: number, validUntil = 0): { series: string[]; plan: (string | number)[] } => {
     const partial = partialOf(value);
     const series = [keys.dist, keys.writer("w"), keys.window(1_000, 0), keys.slowest(1_000, 0)];
-    const plan = [seq, series.length, dayMs, 16, 3, 1, ...partial];
-    return { series, plan: [ledgerMs, validUntil, plan.length, ...plan] };
+    const plan = [dayMs, 16, 3, 1, ...partial];
+    return { series, plan: [ledgerMs, series.length, plan.length, validUntil, seq, ...plan] };
   };
   const merge = async (...args: Parameters<typeof merging>): Promise<string> => {
     const { series, plan } = merging(...args);
@@ -202,8 +227,9 @@ describe("merge", () => {
     const window = [keys.window(1_000, 0), keys.slowest(1_000, 0)];
     const series = [keys.dist, keys.writer("w"), ...window, ...window];
     const partials = [4, 8].flatMap((value) => partialOf(value, now - 1));
-    const plan = [1, series.length, dayMs, 16, 3, 2, ...partials];
-    const [, reply] = await scripts.merge.script.run(db, { series }, { plan: [ledgerMs, 0, plan.length, ...plan] });
+    const own = [dayMs, 16, 3, 2, ...partials];
+    const plan = [ledgerMs, series.length, own.length, 0, 1, ...own];
+    const [, reply] = await scripts.merge.script.run(db, { series }, { plan });
     expect(reply).toBe("2 6 8 4 8 12 0 0 2 6 8 4 8 12 0 0");
     expect(await state()).toMatchObject({ dist: { value: { count: "2" } }, window: nothing, list: nothing });
   });
@@ -301,12 +327,9 @@ describe("log", () => {
     const series = [log.meta, log.writer("w"), log.log("warn"), log.top("warn", 0), log.seen("warn", 0)];
     const entry = [now, 40, `text of ${fingerprint}`, "", fingerprint];
     const counted = [fingerprint, times, times + missed, now, now + seq, `sample of ${fingerprint}`];
-    const plan = [seq, 1, 1, 2, 30_000, dayMs, maxDistinct, 1, ...entry, now + 60_000, missed, 1, ...counted];
-    const [, reply = ""] = await scripts.log.script.run(
-      db,
-      { series },
-      { plan: [ledgerMs, validUntil, plan.length, ...plan] },
-    );
+    const own = [1, 2, 30_000, dayMs, maxDistinct, 1, ...entry, now + 60_000, missed, 1, ...counted];
+    const plan = [ledgerMs, series.length, own.length, validUntil, seq, ...own];
+    const [, reply = ""] = await scripts.log.script.run(db, { series }, { plan });
     return textOf(reply);
   };
   const state = (): Promise<Record<string, KeyState>> =>

@@ -17,6 +17,8 @@ export interface ScriptContract {
   readonly keys: readonly string[];
   /** Names of ARGV in order, likewise; `terms: leaseMs inbox` is one argument that carries several values. */
   readonly args: readonly string[];
+  /** If the last of ARGV takes a list of records of several kinds: the fields of each kind, in order, by the kind's name. */
+  readonly records?: Readonly<Record<string, readonly string[]>>;
 }
 
 /** Runs one raw command: a server of `startRedis`, one of its nodes, or an ioredis client. */
@@ -59,6 +61,9 @@ export interface CommandRunner {
  *
  * Name a part that you don't need there `_`; you can leave out the last parts. Each part must be read somewhere. No row may be
  * read by position (`changes[at + 1]`).
+ *
+ * A rest operand can also be a list of different records, whose fields `records` names. All sources read them in the same form, by
+ * the names of one kind of record. One of their headers names each kind's fields in backticks.
  *
  * A library starts with `-- name.lua - sentence`. It declares the names that it uses from earlier sources as `-- Needs a, b`, and
  * the names that it defines as `-- Defines f`. It must not use KEYS and ARGV.
@@ -120,7 +125,12 @@ function checkSources(script: ScriptContract, sources: readonly string[]): strin
     for (const { name } of declarations(tokenize(source))) given.add(name);
   });
   const main = sources.at(-1) ?? "";
-  return [...problems, ...checkMain(script, main, given)];
+  problems.push(...checkMain(script, main, given));
+  for (const [kind, fields] of Object.entries(script.records ?? {}))
+    if (!sources.some((source) => source.includes(`\`${fields.join(" ")}\``)))
+      problems.push(`no header describes the record ${kind} as \`${fields.join(" ")}\``);
+  if (script.records) problems.push(...checkRecords(sources.flatMap(tokenize), script.args.at(-1), script.records));
+  return problems;
 }
 
 // The header -----------------------------------------------------------------------------------------------------
@@ -277,6 +287,31 @@ function checkRows(tokens: readonly Token[], operand: string): string[] {
   });
   if (isOdd) return [`it must read rows of ${list} in steps of ${parts.length} and with "${wanted}"`];
   return [...unread].map((part) => `it does not read ${part} of the rows of ${list}`);
+}
+
+/** Checks that the records of a list are read by the names of their fields. Functions may pass the list on. */
+function checkRecords(
+  tokens: readonly Token[],
+  operand = "",
+  records: Readonly<Record<string, readonly string[]>>,
+): string[] {
+  const list = plainName(operand);
+  const kinds = Object.values(records);
+  const unread = new Set(kinds.flat());
+  const problems: string[] = [];
+  tokens.forEach((token, at) => {
+    const [before, after] = [tokens[at - 1], tokens[at + 1]];
+    if (!isText(token, list) || isText(before, ".", ":", "#", "local")) return;
+    const isBuiltIn = isText(before, "(") && isText(tokens[at - 2], ...BUILT_IN);
+    const isPassedOn = isText(before, "(", ",") && isText(after, ",", ")") && !isBuiltIn;
+    if (isPassedOn) return;
+    const names = namesUnpacked(tokens, at);
+    const isOneKind = kinds.some((fields) => names.every((name, index) => name === "_" || name === fields[index]));
+    if (names.length === 0 || !isOneKind)
+      problems.push(`line ${String(token.line)}: it must read ${list} by the names of one record`);
+    for (const name of names) unread.delete(name);
+  });
+  return [...problems, ...[...unread].map((field) => `it does not read ${field} of the records of ${list}`)];
 }
 
 /** The names in `local a, b = unpack(list, at, at + 1)`, of which `at` is the place of `list`; none if it is another statement. */

@@ -350,6 +350,58 @@ ${body}
     });
   });
 
+  describe("with records of several kinds", () => {
+    const records = { order: ["id", "items"], item: ["sku", "count"] };
+    const pack = (body: string, header = "`id items`, then for each item `sku count`"): ScriptContract[] => [
+      {
+        name: "pack",
+        source: [
+          "-- reader.lua - read an order.\n-- Defines orderAt\n" +
+            "local function orderAt(plan, at)\nlocal id, items = unpack(plan, at, at + 1)\nreturn id, items\nend",
+          `-- pack.lua - set counts.
+-- KEYS[1]  hash  hash    counts
+-- ARGV[n]  plan  string  ${header}
+-- Reply    nothing
+local hash = KEYS[1]
+local plan = ARGV
+local id, items = orderAt(plan, 1)
+${body}
+return { id }
+`,
+        ],
+        keys: ["hash"],
+        args: ["...plan"],
+        records,
+      },
+    ];
+    const read = "local sku, count = unpack(plan, at, at + 1)";
+    const loop = (line: string, write = "redis.call('HSET', hash, sku, count)"): string =>
+      `for at = 3, 1 + 2 * items, 2 do\n${line}\n${write}\nend`;
+
+    it("accepts records that are read by the names of one kind, in a library as well", async () => {
+      expect(await contract(pack(loop(read)), server)).toEqual([]);
+    });
+
+    it.each([
+      ["another order", loop("local count, sku = unpack(plan, at, at + 1)")],
+      ["names of two kinds", loop("local id, count = unpack(plan, at, at + 1)\nlocal sku = id")],
+      ["a field by its position", loop(read, "redis.call('HSET', hash, sku, plan[at + 1], count)")],
+      ["a walk over all", `${loop(read)}\nfor _, one in ipairs(plan) do hash = one end`],
+    ])("finds %s", async (_, body) => {
+      expect(await contract(pack(body), server)).toContainEqual(
+        expect.stringMatching(/^pack: line \d+: it must read plan by the names of one record$/),
+      );
+    });
+
+    it("finds fields that are never read, and records that no header lists", async () => {
+      const part = loop("local sku = unpack(plan, at, at)", "redis.call('HSET', hash, sku, 1)");
+      expect(await contract(pack(part), server)).toEqual(["pack: it does not read count of the records of plan"]);
+      expect(await contract(pack(loop(read), "`id items`, then items"), server)).toEqual([
+        "pack: no header describes the record item as `sku count`",
+      ]);
+    });
+  });
+
   it("takes a module, and finds the scripts in it", async () => {
     const bad = { ...extend, name: "lock.push" };
     const module = { extend, limit: 3, nothing: undefined, helper: () => 1, channel: { script: bad, max: 1 } };

@@ -222,6 +222,7 @@ describe("leak checks", () => {
 
     it("fail a test that leaves a timer while one of the runner ends", async () => {
       await other.run(() => {});
+      // oxlint-disable-next-line kit/no-sleep -- The timer is what the test is about.
       const ofRunner = new Promise<void>((resolve) => void setTimeout(resolve, 100));
       const problem = await other.leak(async () => {
         leakTimer();

@@ -37,7 +37,7 @@ const exceptionsKiB = {
   // listeners; carries a trace from the producer to the handler; pauses one worker; learns of cancellations by push; finds out whether a
   // thread can connect as the client does, which then renews leases; says whether the same add would add a second job;
   // takes as many bytes as its connection carries; hands jobs back when none may begin.
-  "@kit/queue": 34,
+  "@kit/queue": 34.5,
   // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses; computes runs
   // at the changes of summer time; finds what BullMQ 5 wrote only into the next job of a job scheduler, and moves the two together.
   "@kit/queue/adopt": 30,

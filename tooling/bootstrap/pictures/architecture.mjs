@@ -1,51 +1,4 @@
 /** @typedef {import("./diagram.mjs").Diagram} Diagram */
-/** @typedef {import("./diagram.mjs").Box} Box */
-
-/** Eight boxes in two rows. @type {Record<string, Box>} */
-const libraries = Object.fromEntries(
-  ["lock", "semaphore", "queue", "chat", "logship", "stats", "autocomplete", "geoip"].map((name, index) => [
-    name,
-    { at: [44 + (index % 4) * 152, 232 + Math.floor(index / 4) * 52], size: [140, 40], is: "ours", lines: [name] },
-  ]),
-);
-
-/** How the packages depend on each other. @type {Diagram} */
-const packages = {
-  title: "The packages: arrows are imports",
-  size: [840, 590],
-  boxes: {
-    shop: { at: [44, 60], size: [596, 44], lines: ["apps/marketplace: a shop on all of them"], is: "process" },
-    cli: {
-      at: [44, 134],
-      size: [596, 44],
-      lines: ["cli: kit doctor, kit inspect; each package is an optional peer"],
-      is: "ours",
-    },
-    libraries: { at: [24, 204], size: [636, 132], lines: ["none imports another"], is: "frame" },
-    ...libraries,
-    core: {
-      at: [44, 372],
-      size: [596, 56],
-      lines: ["core", "connections, deadlines, scripts, pushes, leases, configuration, durability"],
-      is: "ours",
-    },
-    ioredis: { at: [44, 458], size: [596, 40], lines: ["ioredis: the client that you have"], is: "process" },
-    redis: { at: [44, 528], size: [596, 40], lines: ["Redis or Valkey: one server, Sentinel, Cluster"], is: "redis" },
-    testing: {
-      at: [690, 232],
-      size: [126, 92],
-      lines: ["testing", "real servers,", "for tests only;", "imports none"],
-      is: "ours",
-    },
-  },
-  arrows: [
-    { from: ["shop", "bottom"], to: ["cli", "top"] },
-    { from: ["cli", "bottom"], to: ["libraries", "top"], shift: [0, 0] },
-    { from: ["libraries", "bottom"], to: ["core", "top"] },
-    { from: ["core", "bottom"], to: ["ioredis", "top"] },
-    { from: ["ioredis", "bottom"], to: ["redis", "top"] },
-  ],
-};
 
 /** The states of a job; each arrow is one script. @type {Diagram} */
 const job = {
@@ -248,4 +201,4 @@ const semaphore = {
 };
 
 /** The drawings by their names. */
-export const drawings = { packages, job, lock, logship, chat, semaphore };
+export const drawings = { job, lock, logship, chat, semaphore };

@@ -3,54 +3,19 @@ import type { Redis } from "ioredis";
 import { classicKeys } from "./keys.js";
 import { execute } from "./transaction.js";
 
-/** How many contacts a user keeps. */
-export const CONTACTS_KEPT = 100;
-
 /** The characters that a name may have, with the ones before `a` and behind `z`. */
 const VALID_CHARACTERS = "`abcdefghijklmnopqrstuvwxyz{";
-
-/** "Redis in Action", chapter 6: `LREM`, `LPUSH`, `LTRIM` to the newest 100, in one `MULTI`. */
-export async function addContact(redis: Redis, user: string, contact: string, prefix = ""): Promise<void> {
-  const key = classicKeys(prefix).contacts(user);
-  await execute(
-    redis
-      .multi()
-      .lrem(key, 0, contact)
-      .lpush(key, contact)
-      .ltrim(key, 0, CONTACTS_KEPT - 1),
-  );
-}
-
-/** "Redis in Action", chapter 6: `LREM`. */
-export async function removeContact(redis: Redis, user: string, contact: string, prefix = ""): Promise<void> {
-  await redis.lrem(classicKeys(prefix).contacts(user), 0, contact);
-}
-
-/**
- * "Redis in Action", chapter 6: the whole list by `LRANGE`, filtered here.
- *
- * Known fault: every keystroke transfers the whole list.
- */
-export async function completeContact(redis: Redis, user: string, text: string, prefix = ""): Promise<string[]> {
-  const contacts = await redis.lrange(classicKeys(prefix).contacts(user), 0, -1);
-  return contacts.filter((contact) => contact.toLowerCase().startsWith(text));
-}
 
 /** "Redis in Action", chapter 6: `ZADD` with score 0. */
 export async function joinGuild(redis: Redis, guild: string, user: string, prefix = ""): Promise<void> {
   await redis.zadd(classicKeys(prefix).guild(guild), 0, user);
 }
 
-/** "Redis in Action", chapter 6: `ZREM`. */
-export async function leaveGuild(redis: Redis, guild: string, user: string, prefix = ""): Promise<void> {
-  await redis.zrem(classicKeys(prefix).guild(guild), user);
-}
-
 /**
  * "Redis in Action", chapter 6: the texts that sort just before and just behind all names that begin with `text`, if
  * these have only the letters a to z.
  */
-export function prefixRange(text: string): [start: string, end: string] {
+function prefixRange(text: string): [start: string, end: string] {
   const last = text.slice(-1);
   const found = Array.from(VALID_CHARACTERS).findIndex((character) => character >= last);
   const position = found === -1 ? VALID_CHARACTERS.length : found;

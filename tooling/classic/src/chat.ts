@@ -4,7 +4,7 @@ import { acquireLock, releaseLock } from "./lock.js";
 import { execute } from "./transaction.js";
 
 /** A message as the classic code stores it, packed as JSON. */
-export interface ClassicMessage {
+interface ClassicMessage {
   readonly id: number;
   readonly ts: number;
   readonly sender: string;
@@ -130,70 +130,4 @@ export async function fetchChatMessages(redis: Redis, recipient: string, prefix 
   }
   await execute(ending);
   return news;
-}
-
-/**
- * "Redis in Action", chapter 6: the position of a new member is the chat's last id, in both ZSETs.
- *
- * Known faults: without a counter it fails with an error of the server; it checks nothing itself, which leaves stray
- * members of chats that are being deleted.
- */
-export async function joinClassicChat(redis: Redis, chat: string, user: string, prefix = ""): Promise<void> {
-  const keys = classicKeys(prefix);
-  const id = Number.parseInt((await redis.get(keys.chatIds(chat))) ?? "", 10);
-  await execute(redis.multi().zadd(keys.chatMembers(chat), id, user).zadd(keys.seen(user), id, chat));
-}
-
-/**
- * "Redis in Action", chapter 6: removes the member from both ZSETs and counts the remaining members. If there are none,
- * the messages and the counter are deleted. Otherwise messages that all members have read are trimmed.
- *
- * Known faults: a member that joins between the count and the deletion never receives a message, since its position is
- * beyond the new ids; the call throws when the last other members leave before the trimming.
- */
-export async function leaveClassicChat(redis: Redis, chat: string, user: string, prefix = ""): Promise<void> {
-  const keys = classicKeys(prefix);
-  const members = keys.chatMembers(chat);
-  const replies = await execute(redis.multi().zrem(members, user).zrem(keys.seen(user), chat).zcard(members));
-  if (replies?.at(-1) === 0) {
-    await execute(redis.multi().del(keys.chatMessages(chat)).del(keys.chatIds(chat)));
-    return;
-  }
-  const [, slowest] = await redis.zrange(members, "0", "0", "WITHSCORES");
-  await redis.zremrangebyscore(keys.chatMessages(chat), 0, slowest!.toString());
-}
-
-/** "Redis in Action", chapter 6: `RPUSH` of the packed message. The sender checks the list by {@link lookIntoMailbox}. */
-export async function mail(
-  redis: Redis,
-  recipient: string,
-  sender: string,
-  message: string,
-  prefix = "",
-): Promise<void> {
-  await redis.rpush(classicKeys(prefix).mailbox(recipient), JSON.stringify({ sender, message }));
-}
-
-/**
- * "Redis in Action", chapter 6: `LPOP`; null when the mailbox is empty.
- *
- * Known faults: a recipient that crashes with the message has lost it; no waiting.
- */
-export async function popMail(
-  redis: Redis,
-  recipient: string,
-  prefix = "",
-): Promise<{ sender: string; message: string } | null> {
-  const packed = await redis.lpop(classicKeys(prefix).mailbox(recipient));
-  return packed === null ? null : (JSON.parse(packed) as { sender: string; message: string });
-}
-
-/**
- * "Redis in Action", chapter 6: the number of messages that wait.
- *
- * Known faults: an empty list may mean a recipient that reads everything or one that was never written to; neither age
- * nor last visit.
- */
-export async function lookIntoMailbox(redis: Redis, recipient: string, prefix = ""): Promise<number> {
-  return await redis.llen(classicKeys(prefix).mailbox(recipient));
 }

@@ -1,11 +1,10 @@
 import type { Redis } from "ioredis";
 
 /** A configuration in the classic code: any JSON object. */
-export type ClassicConfig = Record<string, unknown>;
+type ClassicConfig = Record<string, unknown>;
 
 /** The key of a configuration: `config:<type>:<component>`. */
-export const configKey = (type: string, component: string, prefix = ""): string =>
-  `${prefix}config:${type}:${component}`;
+const configKey = (type: string, component: string, prefix = ""): string => `${prefix}config:${type}:${component}`;
 
 /**
  * "Redis in Action", chapter 5: `SET config:<type>:<component>` to the JSON of a configuration.
@@ -44,11 +43,6 @@ export class ClassicConfigs {
     this.prefix = prefix;
   }
 
-  /** The remembered value, without reading. */
-  known(type: string, component: string): ClassicConfig | undefined {
-    return this.#configs.get(configKey(type, component, this.prefix));
-  }
-
   async get(type: string, component: string, waitSeconds = 1): Promise<ClassicConfig> {
     const key = configKey(type, component, this.prefix);
     const now = Date.now();
@@ -62,5 +56,5 @@ export class ClassicConfigs {
 }
 
 /** Whether two configurations are equal, by their text. */
-export const isSame = (a: ClassicConfig | undefined, b: ClassicConfig | undefined): boolean =>
+const isSame = (a: ClassicConfig | undefined, b: ClassicConfig | undefined): boolean =>
   JSON.stringify(a) === JSON.stringify(b);

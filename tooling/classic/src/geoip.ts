@@ -11,7 +11,7 @@ const integer = (text: string): number => {
 };
 
 /** Reads the parts of an address as digits of base 256. It accepts any number of parts and any number in a part. */
-export function ipToScore(address: string): number {
+function ipToScore(address: string): number {
   return address.split(".").reduce((score, part) => score * 256 + integer(part), 0);
 }
 
@@ -50,18 +50,6 @@ export async function importIps(redis: Redis, file: Uint8Array, prefix = ""): Pr
     else if (/^\d+$/.test(start)) score = Number(start);
     else continue;
     await redis.zadd(ipToCity, score, `${cityId}_${String(count)}`);
-  }
-}
-
-/**
- * "Redis in Action", chapter 5: reads a file of `city id, country, region, city` into a hash. Known fault: UTF-8 is
- * read as Latin-1.
- */
-export async function importCities(redis: Redis, file: Uint8Array, prefix = ""): Promise<void> {
-  const { cities } = classicKeys(prefix);
-  for (const [cityId = "", country, region, city] of rows(file)) {
-    if (city === undefined || !/^\d+$/.test(cityId)) continue;
-    await redis.hset(cities, cityId, JSON.stringify([city, region, country]));
   }
 }
 

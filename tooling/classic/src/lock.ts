@@ -53,39 +53,6 @@ export async function releaseLock(redis: Redis, name: string, token: string, pre
 }
 
 /**
- * "Redis in Action", chapter 6: as {@link acquireLock}, then `EXPIRE`; a waiter that finds the lock without a time
- * limit gives it its own. Released by {@link releaseLock}.
- *
- * Known faults:
- *
- * - a crash between `SETNX` and `EXPIRE` is repaired only if another client happens to wait
- * - whole seconds, rounded up
- * - the holder never learns that the lock has expired
- * - a waiter also sets its time limit on the lock of an untimed holder
- */
-export async function acquireLockWithTimeout(
-  redis: Redis,
-  name: string,
-  acquireTimeoutMs = 10_000,
-  lockTimeoutSeconds = 10,
-  prefix = "",
-): Promise<string | null> {
-  const key = classicKeys(prefix).lock(name);
-  const token = randomUUID();
-  const lockSeconds = Math.ceil(lockTimeoutSeconds);
-  const end = Date.now() + acquireTimeoutMs;
-  while (Date.now() < end) {
-    if ((await redis.setnx(key, token)) === 1) {
-      await redis.expire(key, lockSeconds);
-      return token;
-    }
-    if ((await redis.ttl(key)) < 0) await redis.expire(key, lockSeconds);
-    await sleep(POLL_MS);
-  }
-  return null;
-}
-
-/**
  * The same lock by a later command: `SET lock:<name> <uuid> EX <seconds> NX`, tried each millisecond. Released by
  * {@link releaseLock}.
  *

@@ -4,20 +4,14 @@ import { acquireLock, acquireOwnerlessLock, releaseLock, releaseOwnerlessLock } 
 import { execute, watchLoop } from "./transaction.js";
 
 /** The one lock of the classic market. */
-export const MARKET_LOCK = "market:";
+const MARKET_LOCK = "market:";
 
 /** Options of the market functions. */
-export interface MarketOptions {
+interface MarketOptions {
   /** Put before every key. @default "" */
   readonly prefix?: string;
   /** How long to retry, or to wait for the lock. @default 5_000 to list, 10_000 to buy */
   readonly timeoutMs?: number;
-}
-
-/** How a listing ended; `retries` counts the transactions that another client's write undid. */
-export interface ListResult {
-  readonly outcome: "listed" | "notInInventory" | "timedOut";
-  readonly retries: number;
 }
 
 /** How a purchase ended; `retries` counts the transactions that another client's write undid. */
@@ -39,39 +33,6 @@ interface Sale {
   readonly buyerId: string;
   readonly itemId: string;
   readonly sellerId: string;
-}
-
-/**
- * "Redis in Action", chapter 4: `WATCH inventory:<seller>`, `SISMEMBER`, then `MULTI ZADD market: SREM inventory
- * EXEC`, retried for 5 s.
- *
- * Known faults:
- *
- * - no back-off
- * - `<item>.<seller>` is ambiguous when ids contain dots, and a clash replaces another seller's row
- * - the price is a float
- */
-export async function listItem(
-  redis: Redis,
-  itemId: string,
-  sellerId: string,
-  price: number,
-  { prefix = "", timeoutMs = 5_000 }: MarketOptions = {},
-): Promise<ListResult> {
-  const keys = classicKeys(prefix);
-  const inventory = keys.inventory(sellerId);
-  const result = await watchLoop<ListResult["outcome"]>(
-    redis,
-    [inventory],
-    async () => {
-      if ((await redis.sismember(inventory, itemId)) !== 1) return { value: "notInInventory" };
-      const transaction = redis.multi();
-      transaction.zadd(keys.market, price, keys.marketMember(itemId, sellerId)).srem(inventory, itemId);
-      return { value: "listed", transaction };
-    },
-    timeoutMs,
-  );
-  return { outcome: result.done ? result.value : "timedOut", retries: result.retries };
 }
 
 /**
@@ -140,17 +101,12 @@ export async function purchaseItemWithItemLock(
   sellerId: string,
   { prefix = "", timeoutMs = 10_000 }: MarketOptions = {},
 ): Promise<PurchaseResult> {
-  const lockName = itemLock(itemId, sellerId);
+  const lockName = `${MARKET_LOCK}${itemId}.${sellerId}`;
   return await buyUnderLock(redis, lockName, { buyerId, itemId, sellerId }, prefix, timeoutMs);
 }
 
-/** The name of the lock that {@link purchaseItemWithItemLock} takes. */
-export function itemLock(itemId: string, sellerId: string): string {
-  return `${MARKET_LOCK}${itemId}.${sellerId}`;
-}
-
 /** Options of {@link purchaseItemWithOwnerlessLock}. */
-export interface OwnerlessLockOptions extends MarketOptions {
+interface OwnerlessLockOptions extends MarketOptions {
   /** When the lock expires, in whole seconds. @default 10 */
   readonly lockTimeoutSeconds?: number;
 }

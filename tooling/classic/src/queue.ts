@@ -6,11 +6,12 @@ import { acquireLock, releaseLock } from "./lock.js";
 
 /** How long one wait for work lasts. */
 const WAIT_SECONDS = 30;
+
 /** The pause of the mover when nothing is due. */
 const POLL_MS = 10;
 
 /** The workers' reports; the classic code writes them to a log. */
-export type ClassicLog = (text: string, error?: unknown) => void;
+type ClassicLog = (text: string, error?: unknown) => void;
 
 /** Options of the queue functions. */
 export interface ClassicQueueOptions {
@@ -20,33 +21,6 @@ export interface ClassicQueueOptions {
   readonly log?: ClassicLog;
   /** The client's clock, in milliseconds. @default Date.now */
   readonly now?: () => number;
-}
-
-/** "Redis in Action", chapter 6: `RPUSH queue:email` of the mail as JSON. */
-export async function sendEmailViaQueue(redis: Redis, email: object, prefix = ""): Promise<void> {
-  await redis.rpush(classicKeys(prefix).queue("email"), JSON.stringify(email));
-}
-
-/**
- * "Redis in Action", chapter 6, one round of the worker: `BLPOP queue:email` for 30 s, then the mail is sent.
- * Resolves to false when no mail arrived.
- *
- * Known faults: a crash after the pop loses the mail; a failed send is logged and dropped, never retried.
- */
-export async function processEmailOnce(
-  redis: Redis,
-  send: (email: object) => Promise<void>,
-  { prefix = "", log = () => undefined }: ClassicQueueOptions = {},
-): Promise<boolean> {
-  const popped = await redis.blpop(classicKeys(prefix).queue("email"), WAIT_SECONDS);
-  if (popped === null) return false;
-  try {
-    await send(JSON.parse(popped[1]) as object);
-    log("Sent an e-mail");
-  } catch (error) {
-    log("Failed to send an e-mail", error);
-  }
-  return true;
 }
 
 /** The function of a worker for each name. */
@@ -147,25 +121,4 @@ export async function moveDueOnce(
   if (isOurs) await redis.rpush(keys.queue(queue), item);
   await releaseLock(redis, id, lock, prefix);
   return isOurs;
-}
-
-const POP_DUE = `
-local head = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-if not head[1] or tonumber(head[2]) > tonumber(ARGV[1]) then return false end
-redis.call('ZREM', KEYS[1], head[1])
-return head[1]
-`;
-
-/**
- * The mover of "Redis in Action", chapter 6, by one script that pops the head of `delayed:` if it is due by the
- * client's clock. Resolves to the item, or null.
- *
- * Known faults: a popped job is lost if the client then crashes or never gets the reply; clients' clocks decide which jobs
- * are due.
- */
-export async function popDue(
-  redis: Redis,
-  { prefix = "", now = Date.now }: ClassicQueueOptions = {},
-): Promise<string | null> {
-  return (await redis.eval(POP_DUE, 1, classicKeys(prefix).delayed, now() / 1_000)) as string | null;
 }

@@ -110,28 +110,6 @@ export async function releaseFairSemaphore(redis: Redis, name: string, token: st
 }
 
 /**
- * "Redis in Action", chapter 6: `ZADD` of the holder at the client's time. If that member is new, the permit was lost and
- * both members are removed. Resolves to whether the permit is still held.
- *
- * Known faults:
- *
- * - until it is removed again, a lost permit is back among the holders; if its client crashes there, it stays for another
- *   time limit
- * - there is no automatic renewal
- * - the holder notices the loss only when it refreshes
- */
-export async function refreshFairSemaphore(
-  redis: Redis,
-  name: string,
-  token: string,
-  { prefix = "", now = wallClock }: SemaphoreOptions = {},
-): Promise<boolean> {
-  if ((await redis.zadd(classicKeys(prefix).semaphore(name), now() / 1000, token)) === 0) return true;
-  await releaseFairSemaphore(redis, name, token, prefix);
-  return false;
-}
-
-/**
  * "Redis in Action", chapter 6: {@link acquireFairSemaphore} under the lock of {@link acquireLock}, for which it waits
  * 10 ms. Released and refreshed like the fair semaphore. Needs a dedicated connection, since it uses `WATCH`.
  *

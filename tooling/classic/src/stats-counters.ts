@@ -41,23 +41,6 @@ export async function updateCounter(
   await execute(transaction);
 }
 
-/**
- * "Redis in Action", chapter 5: `HGETALL`, as pairs of a slice's first second and its count, sorted by time.
- *
- * Known faults: always reads everything; slices without a hit are missing.
- */
-export async function getCounter(
-  redis: Redis,
-  name: string,
-  precision: number,
-  prefix = "",
-): Promise<(readonly [second: number, count: number])[]> {
-  const all = await redis.hgetall(classicKeys(prefix).counter(precision, name));
-  return Object.entries(all)
-    .map(([second, count]) => [Number(second), Number(count)] as const)
-    .toSorted(([a], [b]) => a - b);
-}
-
 /** Options of {@link cleanCountersOnce}. */
 export interface CleanCountersOptions {
   /** Put before every key. @default "" */

@@ -1,11 +1,7 @@
 import { randomUUID } from "node:crypto";
-import type { Redis } from "ioredis";
+import type { ChainableCommander, Redis } from "ioredis";
 import { classicKeys } from "./keys.js";
-import { rotated } from "./stats-messages.js";
 import { execute } from "./transaction.js";
-
-/** The number of contexts that the list of the slowest keeps. */
-export const SLOWEST_KEPT = 100;
 
 /** Options of the summaries. */
 export interface SummaryOptions {
@@ -13,17 +9,6 @@ export interface SummaryOptions {
   readonly prefix?: string;
   /** The client's clock, in milliseconds. @default the wall clock */
   readonly now?: () => number;
-}
-
-/** The fields of a summary. */
-export interface ClassicSummary {
-  readonly min: number;
-  readonly max: number;
-  readonly sum: number;
-  readonly sumsq: number;
-  readonly count: number;
-  readonly average: number;
-  readonly stddev: number;
 }
 
 /**
@@ -60,42 +45,12 @@ export async function updateStats(
   return undefined;
 }
 
-/**
- * "Redis in Action", chapter 5: reads all fields by `ZRANGE`, and computes average and deviation in the client.
- *
- * Known fault: the deviation is computed from the difference of two sums, which are nearly equal if the values are. The
- * difference loses its digits and may even be negative.
- */
-export async function getStats(redis: Redis, context: string, type: string, prefix = ""): Promise<ClassicSummary> {
-  const flat = await redis.zrange(classicKeys(prefix).summary(context, type), "0", "-1", "WITHSCORES");
-  const of = (name: string): number => Number(flat[flat.indexOf(name) + 1]);
-  const [min, max, sum, sumsq, count] = [of("min"), of("max"), of("sum"), of("sumsq"), of("count")];
-  const numerator = sumsq - sum ** 2 / count;
-  return { min, max, sum, sumsq, count, average: sum / count, stddev: Math.sqrt(numerator / (count - 1 || 1)) };
-}
-
-/**
- * "Redis in Action", chapter 5: runs `view` and records how long it took. Then it adds the average to the list of the
- * slowest contexts, of which 100 are kept.
- *
- * Known faults: a view that throws is not measured; the average and its place on the list are of all time.
- */
-export async function accessTime<T>(
-  redis: Redis,
-  context: string,
-  view: () => Promise<T> | T,
-  { prefix = "", now = Date.now }: SummaryOptions = {},
-): Promise<T> {
-  const { slowest } = classicKeys(prefix);
-  const startedAt = now();
-  const result = await view();
-  const totals = await updateStats(redis, context, "AccessTime", (now() - startedAt) / 1000, { prefix });
-  if (totals)
-    await execute(
-      redis
-        .pipeline()
-        .zadd(slowest, totals[1] / totals[0], context)
-        .zremrangebyrank(slowest, 0, -(SLOWEST_KEPT + 1)),
-    );
-  return result;
+/** A transaction that renames the keys of the last hour, if one is stored. */
+async function rotated(redis: Redis, key: string, nowMs: number): Promise<ChainableCommander> {
+  const hour = new Date(nowMs).toISOString().slice(0, 13);
+  const existing = await redis.get(`${key}:start`);
+  const transaction = redis.multi();
+  if (existing !== null && existing < hour)
+    transaction.rename(key, `${key}:last`).rename(`${key}:start`, `${key}:pstart`).set(`${key}:start`, hour);
+  return transaction;
 }

@@ -67,6 +67,7 @@ describe.runIf(typeof built !== "string")("The shims", () => {
       const writing = (async () => {
         for (;;) acknowledged = await client.incr("count");
       })().catch(() => undefined);
+      // oxlint-disable-next-line kit/no-sleep -- Another moment of a sync in each round.
       await new Promise((resolve) => setTimeout(resolve, 20 + 7 * cut));
       await node.kill();
       await writing;

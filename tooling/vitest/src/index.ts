@@ -24,6 +24,7 @@ export { onMovingSlots, type RareCall } from "./moving-slots.js";
 export { Peer, Program, runProgram } from "./programs.js";
 export { aborted, rejection, type Watched, watched } from "./promises.js";
 export { expectRefusal } from "./refusals.js";
+export { type HeldRequest, RequestProxy } from "./request-proxy.js";
 export { recordTold, tappedTokens, tokenPattern, withoutOp } from "./secrets.js";
 export {
   aMonitor,

@@ -3,16 +3,12 @@ import {
   backoffMs,
   boolean,
   custom,
-  Deadline,
   integer,
-  inTime,
   type Limit,
   resolve as settingsOf,
   type RulesOf,
   traced,
   TypedEmitter,
-  OwnAbortController,
-  ownContext,
 } from "../toolkit/index.js";
 import { ConfigCommands } from "./commands.js";
 import {
@@ -23,6 +19,7 @@ import {
   openConnection,
   type OpenContext,
 } from "./component-entry.js";
+import { Connections, type ConnectionSettings, type Generation } from "./connections.js";
 import { Config } from "./config.js";
 import { ComponentRefusedError } from "./errors.js";
 import {
@@ -122,29 +119,6 @@ const settleMs = 1_000;
 const retryBaseMs = 250;
 const retryCapMs = 15_000;
 /**
- * How long opening and checking a connection may take together, and how long closing it may take, in milliseconds. `connect()` and
- * kit's check give up much earlier. This limit is for user code, with time for a slow TLS handshake or a secret store.
- */
-const foreignMs = 10_000;
-
-/** A connection and the calls that use it. */
-interface Generation<Conn> {
-  readonly number: number;
-  readonly canonical: string;
-  readonly connection: Conn;
-  calls: number;
-  onIdle?: () => void;
-}
-
-interface Settings<Conn, Entry> {
-  readonly open: (entry: Entry, context: OpenContext) => Conn | Promise<Conn>;
-  readonly check: ((connection: Conn) => unknown) | undefined;
-  readonly close: (connection: Conn, isForced: boolean) => unknown;
-  readonly secrets: Secrets;
-  readonly drainMs: number;
-}
-
-/**
  * A connection described by a configuration entry. When the entry changes, kit replaces the connection while you use it. Create it
  * with {@link createComponent}, and use it with {@link withComponent}.
  */
@@ -155,13 +129,9 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   readonly name: string;
   /** The entry. Set it here, or with a `createConfig()` of the same name anywhere. */
   readonly config: Config<Entry, Input>;
-  readonly #settings: Settings<Conn, Entry>;
-  /** The context of the call that created the component, for the functions in its options. */
-  readonly #inOwnContext = ownContext();
+  readonly #connections: Connections<Conn, Entry>;
   readonly #waiters = new Waiters();
-  readonly #ending = new Set<Promise<void>>();
   #active: Generation<Conn> | undefined;
-  #generations = 0;
   #wanted: Content<Entry> | undefined;
   #opening: { readonly canonical: string; readonly abort: AbortController } | undefined;
   #failure: KitError | undefined;
@@ -171,10 +141,17 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   #closing: Promise<void> | undefined;
 
   /** For this package only. */
-  constructor(commands: ConfigCommands, schema: StandardSchema<Input, Entry>, settings: Settings<Conn, Entry>) {
+  constructor(
+    commands: ConfigCommands,
+    schema: StandardSchema<Input, Entry>,
+    settings: ConnectionSettings<Conn, Entry>,
+  ) {
     super();
     this.name = commands.name;
-    this.#settings = settings;
+    this.#connections = new Connections(commands.name, settings, {
+      forced: (event) => this.emit("forced", event),
+      error: (error) => this.emit("error", error),
+    });
     this.config = new Config<Entry, Input>(commands, schema, undefined, (content) => this.#changed(content));
     this.config.on("error", (error) => {
       if (!this.#active) this.#report(error);
@@ -247,10 +224,10 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     this.#opening?.abort.abort();
     this.#opening = undefined;
     this.#waiters.failed(new KitClosedError("The component"));
-    if (this.#active) this.#track(this.#retire(this.#active));
+    if (this.#active) this.#connections.track(this.#connections.retire(this.#active));
     this.#active = undefined;
     await this.config.close();
-    while (this.#ending.size > 0) await Promise.all(this.#ending);
+    await this.#connections.ended();
   }
 
   async #untilOpen(limit: Limit): Promise<void> {
@@ -291,24 +268,19 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     this.#opening?.abort.abort();
     this.#opening = undefined;
     if (this.#active?.canonical === wanted.canonical) this.#recover();
-    else this.#track(this.#open(wanted));
+    else this.#connections.track(this.#open(wanted));
   }
 
   async #open(content: Content<Entry>): Promise<void> {
-    const opening = { canonical: content.canonical, abort: this.#inOwnContext(() => new OwnAbortController()) };
+    const opening = { canonical: content.canonical, abort: this.#connections.controller() };
     this.#opening = opening;
     const made: Conn[] = [];
     try {
       await traced(
         "component.open",
         () => ({ name: this.name }),
-        // A thrown error would be traced, and may contain secrets.
         async () => {
-          try {
-            made.push(await this.#make(content.value, opening.abort));
-          } catch (error) {
-            throw this.#refusalOf(error);
-          }
+          made.push(await this.#connections.make(content.value, opening.abort));
         },
       );
     } catch (error) {
@@ -319,52 +291,21 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     }
     const connection = made[0] as Conn;
     // Another entry arrived, or the component was closed.
-    if (this.#opening !== opening) return await this.#shut(connection, true);
+    if (this.#opening !== opening) return await this.#connections.shut(connection, true);
     this.#opening = undefined;
     const old = this.#active;
-    this.#active = { number: ++this.#generations, canonical: content.canonical, connection, calls: 0 };
+    const number = (old?.number ?? 0) + 1;
+    this.#active = { number, canonical: content.canonical, connection, calls: 0 };
     this.#recover();
     this.#waiters.found();
     if (!old) return;
-    this.emit("swap", { generation: this.#generations });
-    await this.#retire(old);
-  }
-
-  /** Resolves with a checked connection, or rejects. A connection that opens too late is closed. */
-  async #make(entry: Entry, abort: AbortController): Promise<Conn> {
-    const { open, check } = this.#settings;
-    const { signal } = abort;
-    const limit = { deadline: Deadline.in(foreignMs), signal };
-    const late = (): Error => new ComponentRefusedError(this.name, "it did not open in time");
-    const opened = this.#inOwnContext(
-      async () => await open(entry, { secret: (name) => this.#secret(name, entry), signal }),
-    );
-    try {
-      const connection = await inTime(opened, limit, late);
-      await inTime(
-        this.#inOwnContext(async () => await check?.(connection)),
-        limit,
-        late,
-      );
-      return connection;
-    } catch (error) {
-      abort.abort();
-      void opened.then(
-        (connection) => this.#track(this.#shut(connection, true)),
-        () => undefined,
-      );
-      throw error;
-    }
+    this.emit("swap", { generation: number });
+    await this.#connections.retire(old);
   }
 
   #recover(): void {
     this.#failure = undefined;
     this.#refusals = 0;
-  }
-
-  #refusalOf(error: unknown): ComponentRefusedError {
-    if (!KitError.is(error)) return new ComponentRefusedError(this.name, kindOf(error));
-    return error instanceof ComponentRefusedError ? error : new ComponentRefusedError(this.name, error.message, error);
   }
 
   #refuse(refusal: ComponentRefusedError): void {
@@ -379,62 +320,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     this.#failure = error;
     this.#waiters.failed(error);
   }
-
-  /** Closes a generation when its last call has ended, or by force after `drainMs`. */
-  async #retire(generation: Generation<Conn>): Promise<void> {
-    if (generation.calls > 0) {
-      const idle = new Promise<void>((resolve) => (generation.onIdle = resolve));
-      await inTime(idle, { deadline: Deadline.in(this.#settings.drainMs) });
-    }
-    const { number, calls, connection } = generation;
-    if (calls > 0) this.emit("forced", { generation: number, calls });
-    await this.#shut(connection, calls > 0);
-  }
-
-  async #shut(connection: Conn, isForced: boolean): Promise<void> {
-    try {
-      const { close } = this.#settings;
-      const limit = { deadline: Deadline.in(foreignMs) };
-      const late = (): Error => new KitError("KIT_SERVER", "it did not close in time");
-      await inTime(
-        this.#inOwnContext(async () => await close(connection, isForced)),
-        limit,
-        late,
-      );
-    } catch (error) {
-      const why = KitError.is(error) ? error.message : kindOf(error);
-      const what = `Component ${JSON.stringify(this.name)} cannot close a connection: ${why}`;
-      this.emit("error", new KitError("KIT_SERVER", what));
-    }
-  }
-
-  #track(work: Promise<void>): void {
-    this.#ending.add(work);
-    void work.finally(() => this.#ending.delete(work));
-  }
-
-  async #secret(name: string, entry: Entry): Promise<string> {
-    const { url } = (entry ?? {}) as { url?: unknown };
-    const value = await this.#settings.secrets(name, { url: typeof url === "string" ? url : undefined });
-    if (typeof value !== "string" || value === "")
-      throw new ComponentRefusedError(
-        this.name,
-        `secret ${JSON.stringify(name)} has no value. Set KIT_SECRET_${name} in the environment, or return it from \`secrets\``,
-      );
-    return value;
-  }
 }
-
-/** The kind of an error from outside kit, whose message may contain secrets. Never throws. */
-const kindOf = (error: unknown): string => {
-  try {
-    if (!(error instanceof Error)) return "the thrown value is not an Error";
-    const { code } = error as { code?: unknown };
-    return typeof code === "string" ? `${error.name} ${code}` : error.name;
-  } catch {
-    return "the error cannot be read";
-  }
-};
 
 const functionOption = <T>(name: string, value: T): T => {
   if (typeof value !== "function") throw new TypeError(`Expected \`${name}\` to be a function, got ${typeof value}`);
@@ -493,7 +379,7 @@ export function createComponent(
   return new Component(
     commands,
     schema as StandardSchema<unknown>,
-    { open, check, close, secrets, drainMs } as Settings<unknown, unknown>,
+    { open, check, close, secrets, drainMs } as ConnectionSettings<unknown, unknown>,
   );
 }
 

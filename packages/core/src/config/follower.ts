@@ -27,29 +27,56 @@ interface FollowerListener<Value> {
   failed(error: KitError): void;
 }
 
+/** The state of a value and its last failure, as its owner and its waiters get them. */
+class Standing {
+  readonly waiters = new Waiters();
+  readonly #listener: Pick<FollowerListener<unknown>, "became" | "failed">;
+  state: ConfigState = "loading";
+  failure: KitError | undefined;
+
+  constructor(listener: Pick<FollowerListener<unknown>, "became" | "failed">) {
+    this.#listener = listener;
+  }
+
+  report(error: KitError): void {
+    // During an outage the messages of the tries differ.
+    const isNews = this.failure?.code !== error.code || (isAboutValue(error) && this.failure !== error);
+    this.failure = error;
+    if (isNews) this.#listener.failed(error);
+    this.waiters.failed(error);
+  }
+
+  stale(why: string): void {
+    if (this.state === "fresh") this.become("stale", why);
+  }
+
+  become(state: ConfigState, why: string): void {
+    if (this.state === state) return;
+    this.state = state;
+    this.#listener.became(state, why);
+  }
+}
+
 /** Follows an entry: keeps its last good value, and decides after each read whether to replace it. */
 export class Follower<Value> {
   readonly #commands: ConfigCommands;
   readonly #schema: StandardSchema<unknown, Value> | undefined;
   readonly #default: string | undefined;
   readonly #listener: FollowerListener<Value>;
+  readonly #standing: Standing;
   readonly #reader: EntryReader;
-  readonly #waiters = new Waiters();
-  readonly #missing: ConfigMissingError;
   #content: Content<Value> | undefined;
-  #version: ConfigVersion | undefined;
-  /** The text of that version. */
-  #text: string | undefined;
-  #state: ConfigState = "loading";
+  /** The entry of `content`. Undefined if `content` is the default, or there is no value. */
+  #entry: StoredEntry | undefined;
   #confirmedAt = performance.now();
-  #failure: KitError | undefined;
   /** The rejected entry, and the reason. */
   #refused:
     | { readonly version: string; readonly text: string; readonly error: ConfigInvalidError; readonly isFinal: boolean }
     | undefined;
   /** A version that cannot follow the known version. It is read again before it is accepted. */
   #suspect: string | undefined;
-  #isMissing = false;
+  /** The entry was missing at the last read. */
+  #missing: ConfigMissingError | undefined;
 
   /** `initial`: the default, as JSON. */
   constructor(
@@ -62,11 +89,11 @@ export class Follower<Value> {
     this.#schema = schema;
     this.#default = initial;
     this.#listener = listener;
-    this.#missing = new ConfigMissingError(commands.name);
+    this.#standing = new Standing(listener);
     this.#reader = new EntryReader(commands, {
       take: (entry, sentAt) => this.#take(entry, sentAt),
       failed: (error) => this.#fail(error),
-      lost: (why) => this.#stale(why),
+      lost: (why) => this.#standing.stale(why),
     });
   }
 
@@ -77,11 +104,11 @@ export class Follower<Value> {
 
   /** The version of `content`. Undefined if `content` is the default, or there is no value. */
   get version(): ConfigVersion | undefined {
-    return this.#version;
+    return this.#entry?.version;
   }
 
   get state(): ConfigState {
-    return this.#state;
+    return this.#standing.state;
   }
 
   /** How long ago the server last confirmed `content`, even while fresh. Before the first confirmation, the age of this object. */
@@ -99,39 +126,39 @@ export class Follower<Value> {
     if (this.#content) return;
     this.#commands.life.assertOpen();
     // The cause of an earlier failure may have ended.
-    if (this.#failure) this.want();
+    if (this.#standing.failure) this.want();
     const outlasts = (error: KitError): boolean =>
       (this.#commands.settings.waitsForMissing && isAboutValue(error)) ||
       (resolved.waitMs !== undefined && error.retryable && !(error instanceof ConfigMissingError));
     const { context, name } = this.#commands;
     const late = (): KitError =>
-      this.#failure ?? noAnswer(context.client, `configuration ${JSON.stringify(name)} was not read`);
-    await this.#waiters.wait(limitOf(resolved), outlasts, late);
+      this.#standing.failure ?? noAnswer(context.client, `configuration ${JSON.stringify(name)} was not read`);
+    await this.#standing.waiters.wait(limitOf(resolved), outlasts, late);
   }
 
   /** Accepts a value that this process has written at `sentAt`, unless it has read a newer one. */
   written(content: Content<Value>, version: ConfigVersion, text: string, sentAt: number): void {
-    const known = this.#version;
-    const isNewer = !known || this.#isMissing || succeeds(version, known);
-    if (isNewer && !this.#commands.life.isClosed) this.#accept(content, version, text, sentAt);
+    const known = this.version;
+    const isNewer = !known || this.#missing || succeeds(version, known);
+    if (isNewer && !this.#commands.life.isClosed) this.#accept(content, { version, text }, sentAt);
     else this.want();
   }
 
   /** Stops reading. Waits in `untilFound` reject, and the value becomes stale. */
   close(): void {
     this.#reader.stop();
-    this.#waiters.failed(this.#commands.life.closedError());
-    this.#stale("the object is closed");
+    this.#standing.waiters.failed(this.#commands.life.closedError());
+    this.#standing.stale("the object is closed");
   }
 
   async #take(entry: StoredEntry | undefined, sentAt: number): Promise<void> {
     if (!entry) return await this.#takeNothing(sentAt);
-    const known = this.#version;
+    const known = this.version;
     const text = versionText(entry.version);
     const isSame = known !== undefined && text === versionText(known);
     // Somebody may have edited only the value.
-    if (isSame && entry.text === this.#text) return this.#confirm(sentAt);
-    const isLost = known !== undefined && !isSame && !this.#isMissing && !succeeds(entry.version, known);
+    if (isSame && entry.text === this.#entry?.text) return this.#confirm(sentAt);
+    const isLost = known !== undefined && !isSame && !this.#missing && !succeeds(entry.version, known);
     if (isLost && this.#suspect !== text) {
       this.#suspect = text;
       this.#reader.want();
@@ -140,7 +167,7 @@ export class Follower<Value> {
     const content = await this.#validated(text, entry.text);
     if (!content || this.#commands.life.isClosed) return;
     if (isLost) this.#listener.failed(new ConfigLostError(this.#commands.name, known, entry.version));
-    this.#accept(content, entry.version, entry.text, sentAt);
+    this.#accept(content, entry, sentAt);
   }
 
   /** The content of `text`. Undefined if it was rejected, or is older than the current content. */
@@ -151,7 +178,7 @@ export class Follower<Value> {
       this.#refuse(before.error);
       return undefined;
     }
-    const known = this.#version;
+    const known = this.#entry;
     const limit = this.#commands.limit({ deadlineMs: this.#commands.settings.deadlineMs, signal: undefined });
     let content: Content<Value> | undefined;
     let refused: ConfigInvalidError | undefined;
@@ -162,7 +189,7 @@ export class Follower<Value> {
       refused = error;
     }
     // A write of this object finished before the schema did.
-    if (this.#version !== known) {
+    if (this.#entry !== known) {
       this.#reader.want();
       return undefined;
     }
@@ -177,43 +204,40 @@ export class Follower<Value> {
   }
 
   async #takeNothing(sentAt: number): Promise<void> {
-    if (this.#version || this.#default === undefined) {
-      this.#isMissing = true;
-      return this.#refuse(this.#missing);
-    }
+    if (this.#entry || this.#default === undefined)
+      return this.#refuse((this.#missing ??= new ConfigMissingError(this.#commands.name)));
     if (this.#content) return this.#confirm(sentAt);
     const content = await this.#validated("default", this.#default);
-    if (content && !this.#commands.life.isClosed) this.#accept(content, undefined, undefined, sentAt);
+    if (content && !this.#commands.life.isClosed) this.#accept(content, undefined, sentAt);
   }
 
-  #accept(content: Content<Value>, version: ConfigVersion | undefined, text: string | undefined, sentAt: number): void {
+  #accept(content: Content<Value>, entry: StoredEntry | undefined, sentAt: number): void {
     const previous = this.#content;
     const isOther = previous?.canonical !== content.canonical;
     if (isOther) this.#content = content;
-    this.#version = version;
-    this.#text = text;
+    this.#entry = entry;
     this.#confirm(sentAt);
     if (isOther) this.#listener.changed(content, previous);
-    this.#waiters.found();
+    this.#standing.waiters.found();
   }
 
   /** The server had the current version, or an older one, at `sentAt`. */
   #confirm(sentAt: number): void {
     this.#confirmedAt = sentAt;
-    this.#isMissing = false;
+    this.#missing = undefined;
     this.#refused = undefined;
     this.#suspect = undefined;
-    this.#failure = undefined;
+    this.#standing.failure = undefined;
     // The change that made the value stale came after this reply.
-    if (this.#state === "stale" && this.#reader.isWanted) return;
-    if (this.#reader.isListening) this.#become("fresh", "the server confirmed it");
-    else this.#become("stale", "the server does not push changes at the moment");
+    if (this.state === "stale" && this.#reader.isWanted) return;
+    if (this.#reader.isListening) this.#standing.become("fresh", "the server confirmed it");
+    else this.#standing.become("stale", "the server does not push changes at the moment");
   }
 
   /** The entry is missing or invalid. The last good value stays. */
   #refuse(error: KitError): void {
-    if (this.#content) this.#become("degraded", error.message);
-    this.#report(error);
+    if (this.#content) this.#standing.become("degraded", error.message);
+    this.#standing.report(error);
   }
 
   #fail(error: KitError): void {
@@ -221,26 +245,8 @@ export class Follower<Value> {
       this.#refuse(error);
       return;
     }
-    this.#stale(error.message);
-    this.#report(error);
-  }
-
-  #report(error: KitError): void {
-    // During an outage the messages of the tries differ.
-    const isNews = this.#failure?.code !== error.code || (isAboutValue(error) && this.#failure !== error);
-    this.#failure = error;
-    if (isNews) this.#listener.failed(error);
-    this.#waiters.failed(error);
-  }
-
-  #stale(why: string): void {
-    if (this.#state === "fresh") this.#become("stale", why);
-  }
-
-  #become(state: ConfigState, why: string): void {
-    if (this.#state === state) return;
-    this.#state = state;
-    this.#listener.became(state, why);
+    this.#standing.stale(error.message);
+    this.#standing.report(error);
   }
 }
 

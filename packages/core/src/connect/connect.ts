@@ -1,6 +1,7 @@
 import { inspect } from "node:util";
 import type { ChainableCommander, ClusterOptions, RedisCommander, RedisOptions } from "ioredis";
 import {
+  addListeners,
   addressOf,
   connectionsOf,
   destroySocket,
@@ -342,7 +343,6 @@ const firstReady = (
     ({ resolve, reject }) => {
       let stopAsking: (() => void) | undefined;
       let isSettled = false;
-      const onReady = (): void => resolve();
       const onError = (error: unknown): void => {
         if (isSettled) return;
         const origin = originOf(error);
@@ -352,17 +352,13 @@ const firstReady = (
         const final = finalError(lastError, address);
         if (final) reject(final);
       };
-      client.on("ready", onReady);
-      client.on("error", onError);
-      // On a Cluster only.
-      client.on("node error", onError);
+      // "node error": on a Cluster only.
+      const stopListening = addListeners(client, { ready: () => resolve(), error: onError, "node error": onError });
       detached(() => client.connect()).catch(onError);
       return () => {
         isSettled = true;
         stopAsking?.();
-        client.off("ready", onReady);
-        client.off("error", onError);
-        client.off("node error", onError);
+        stopListening();
       };
     },
   );

@@ -60,6 +60,7 @@ export {
   ownSettings,
 } from "./connection/client.js";
 export { answered, reconnectMs } from "./connection/dedicated.js";
+export { addListeners } from "./connection/listeners.js";
 export { noAnswer } from "./connection/no-answer.js";
 export { isOwned, superviseClient } from "./connection/supervision.js";
 export { lowerBoundMs } from "./context/clock.js";
@@ -76,7 +77,8 @@ export type { Resolved, Rule, Rules, RulesOf } from "./base/rules.js";
 export type { Address, NodeClient, RedisArgument, RedisLike } from "./connection/client.js";
 export type { ServerClock } from "./context/clock.js";
 export type { ExpiryScheduler, ScheduledLease } from "./context/expiry.js";
-export type { ChannelListener, Inbox } from "./context/inbox.js";
+export type { ChannelListener } from "./context/channels.js";
+export type { Inbox } from "./context/inbox.js";
 export { reading } from "./execution/executor.js";
 export type { Call, CommandExecutor } from "./execution/executor.js";
 export type { ExclusiveConnection, ExclusivePool } from "./execution/pool.js";

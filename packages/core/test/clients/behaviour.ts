@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { durable, replicaReads } from "../../src/durable/index.js";
 import { KitUnknownOutcomeError, optimistic } from "../../src/index.js";
 import { attach, type Call, Deadline, isReplyError, serverError } from "../../src/toolkit/index.js";
-import { bare, connectionsNamed, proxied, rejection, until } from "../harness.js";
+import { bare, connectionsNamed, opened, proxied, rejection, until } from "../harness.js";
 import { addOnce, append, read } from "../scripts.js";
 import type { Client, ClientOptions, Driver } from "./drivers.js";
 
@@ -121,7 +121,7 @@ export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
     const before = client.emitter.eventNames().map((event) => [event, client.emitter.listenerCount(event)]);
     await read.run(client.redis, { key: redis.prefix }, {});
     const context = attach(client.redis);
-    await context.inbox.open(Deadline.in(5_000));
+    await opened(context.inbox, 5_000);
     expect(context.inbox.state).toBe("open");
     expect(await connectionsNamed(redis, "kit:inbox")).toHaveLength(1);
     await optimistic(client.redis, [redis.prefix], (tx) => tx.call("GET", redis.prefix));
@@ -134,7 +134,7 @@ export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
 
   it("hears what is published", async () => {
     const { inbox } = attached(open());
-    await inbox.open(Deadline.in(5_000));
+    await opened(inbox, 5_000);
     const heard = new Promise((resolve) => inbox.expect("id", resolve));
     await redis.client.publish(inbox.channel, "id\té\0😀");
     expect(await heard).toBe("é\0😀");
@@ -144,7 +144,7 @@ export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
     const { inbox } = attached(open());
     const heard: string[] = [];
     inbox.expect("id", (payload) => heard.push(payload));
-    await inbox.open(Deadline.in(5_000));
+    await opened(inbox, 5_000);
     // As when the command connection is lost and made again: the reply to UNSUBSCRIBE is under way.
     for (let round = 0; round < 3; round++) {
       inbox.leave();
@@ -336,7 +336,7 @@ export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
   it("stays ended when its owner ends it", async () => {
     const client = open();
     const context = attached(client);
-    await context.inbox.open(Deadline.in(5_000));
+    await opened(context.inbox, 5_000);
     client.end();
     await until(() => client.redis.status === "end");
     const refused = await rejection(context.executor.run("PING", [], look("PING")));

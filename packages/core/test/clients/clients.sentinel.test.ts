@@ -2,8 +2,8 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
 import { optimistic } from "../../src/index.js";
-import { attach, Deadline } from "../../src/toolkit/index.js";
-import { connectionsNamed, until } from "../harness.js";
+import { attach } from "../../src/toolkit/index.js";
+import { connectionsNamed, opened, until } from "../harness.js";
 import { Writer } from "../writer.js";
 import { nodeRedisOnly } from "./drivers.js";
 
@@ -17,7 +17,7 @@ describe.each(nodeRedisOnly)("a client behind Sentinels, of $name", (driver) => 
     redis.defer(() => context.detach());
     const writer = new Writer(context as never, redis.prefix, 120_000);
     await until(() => writer.acked.length > 20);
-    await context.inbox.open(Deadline.in(20_000));
+    await opened(context.inbox, 20_000);
     const [old] = redis.server.nodes as [RedisNode];
     await old.kill();
     await until(async () => (await redis.server.master()) !== old, 60_000);

@@ -30,8 +30,7 @@ local aliveUntil = string.format('%.0f', now + aliveMs)
 local owner = redis.call('GET', lease)
 local msLeft = redis.call('PTTL', lease)
 local records = redis.call('HMGET', waiters, unpack(tokens))
--- The queue is read before the first write, too: a key of another type must not leave half a change behind.
-redis.call('ZCARD', queue)
+failOnOtherType({ zset = queue })
 local function sign(winner)
   local signed = {}
   local living = aliveUntil .. ' ' .. watchedEnd(now, msLeft)

@@ -7,7 +7,7 @@ import { crcOf } from "./crc.js";
 import { BadDataError, isAboutContent, LogshipError } from "../errors.js";
 import { inflateMembers } from "./gzip.js";
 import { textEnd } from "./lines.js";
-import type { Position } from "./reading.js";
+import type { Position } from "./position.js";
 
 /** The order of files: by number within names (`log.2` before `log.10`), by time of change, oldest first, or by a comparison. */
 export type FileOrder = "natural" | "mtime" | ((one: LocalFile, other: LocalFile) => number);

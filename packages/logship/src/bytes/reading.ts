@@ -2,18 +2,9 @@ import { integer, stored } from "@kit/core/toolkit";
 import type { OpenFile } from "./files.js";
 import { inflateMembers } from "./gzip.js";
 import { type LineBatch, LineCutter, type ResolvedLines, type Rest } from "./lines.js";
+import type { Position } from "./position.js";
 
-/** A place in a file at which reading continues. */
-export interface Position {
-  /** Text bytes before it. For gzip content they are counted after inflating. */
-  readonly offset: number;
-  /** Reading restarts at this stored byte … */
-  readonly stored: number;
-  /** … and drops this many text bytes. */
-  readonly skip: number;
-  /** CRC-32 of the text before `offset`. */
-  readonly crc: number;
-}
+export type { Position };
 
 /** A position up to which lines were read. */
 export interface Reached extends Position {

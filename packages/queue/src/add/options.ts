@@ -13,6 +13,7 @@ import { type Backoff, longestWaitMs, milliseconds, msOption } from "../job/back
 import { ownId } from "../job/ids.js";
 import { type JobPolicy, jobRules } from "../job/options.js";
 import { priority } from "../job/priority.js";
+import { planned } from "../job/words.js";
 import { type ResolvedUnique, type Unique, uniqueOption, uniqueWords } from "../job/unique.js";
 import type { QueueSettings } from "../store/options.js";
 
@@ -156,10 +157,14 @@ export const addOf = (add: Resolved<typeof addRules>): ResolvedAdd => {
     signal: ended,
   } = add;
   if (delayMs !== undefined && dueAt !== undefined) throw new TypeError("Expected `delayMs` or `dueAt`, got both");
-  const due = dueAt !== undefined ? `\t@${String(dueAt)}` : delayMs ? `\td${String(delayMs)}` : "";
+  const due = dueAt !== undefined ? planned("due", dueAt) : delayMs ? planned("delay", delayMs) : "";
   if (lifo && (rank !== 0 || due !== ""))
     throw new TypeError("Expected no `delayMs`, `dueAt` or `priority` with `lifo`");
-  const words = `${rank === 0 ? "" : `\tp${String(rank)}`}${lifo ? "\tl" : ""}${due}${unique ? uniqueWords(unique) : ""}`;
+  const words =
+    (rank === 0 ? "" : planned("priority", rank)) +
+    (lifo ? planned("front") : "") +
+    due +
+    (unique ? uniqueWords(unique) : "");
   const expires = expiresMs === undefined ? undefined : { afterMs: expiresMs + (delayMs ?? 0), from: dueAt ?? 0 };
   return {
     id,

@@ -7,6 +7,7 @@ import { IdSource, isMade, ownId } from "../job/ids.js";
 import type { AddedOnce } from "../job/added.js";
 import type { QueueSettings } from "../store/options.js";
 import { blobOf, type Payload } from "../job/payload.js";
+import { planned } from "../job/words.js";
 import { maxAdded } from "../store/scripts/index.js";
 
 /** One job on its way to the server. */
@@ -56,7 +57,7 @@ export const parseOp = (op: string): { readonly word: string; readonly id: strin
   const [, call = "", id = ""] = /^([0-9A-Za-z]{9}:\d+):(.+)$/s.exec(op) ?? [];
   if (call === "") throw new TypeError("Expected `op` to come from a KitUnknownOutcomeError of `add()`");
   if (!isMade(id)) ownId("op", id);
-  return { word: `\to${call}`, id };
+  return { word: planned("settles", call), id };
 };
 
 /**

@@ -3,6 +3,7 @@ import { type ClientContext, Deadline, newToken, reading, resolve, withContext }
 import { checkedAddress } from "../store/address.js";
 import { QueueCommands } from "../store/commands.js";
 import { answeredKey, onceKeys, type QueueAddress } from "../job/keys.js";
+import { planned } from "../job/words.js";
 import { queueSettings } from "../store/options.js";
 import { createSchedules, type Schedules } from "../schedules/schedules.js";
 import { add, type AddReply } from "../store/scripts/index.js";
@@ -283,7 +284,7 @@ class Adoption {
     if (jobs.length === 0) return { now: 0, answers: [] };
     const { keys, context } = this.#to;
     const plan = jobs.map(({ id, words }) => `${id}${words}`).join("\n");
-    const once = onceKeys(keys, [answeredKey(this.#head, this.#token)], plan.includes("\tk"));
+    const once = onceKeys(keys, [answeredKey(this.#head, this.#token)], plan.includes(planned("key")));
     return await add.run(
       context,
       { ...keys, producers: keys.adopted, once },

@@ -4,6 +4,7 @@ import { idText, ownId } from "../job/ids.js";
 import { encodedName } from "../job/names.js";
 import { blobOf, headOf, type Payload } from "../job/payload.js";
 import { keyWordOf, type ResolvedUnique, uniqueWords } from "../job/unique.js";
+import { planned } from "../job/words.js";
 import { queueSettings } from "../store/options.js";
 import { scheduleId, type ScheduleOptions, scheduleRules } from "../schedules/options.js";
 import { wantedOf } from "../schedules/wanted.js";
@@ -110,11 +111,15 @@ export const adoptedJob = ({ kind, score, id }: Item, job: StoredBullJob): Adopt
   const unique = uniqueOf(job, options);
   const head = headOf(job.name, policy, rank, false, undefined, unique ? [keyWordOf(unique)] : []);
   // Twelve bits below the instant are for the order of jobs that are due together.
-  const due = kind === "delayed" ? `\t@${String(Math.floor(Number(score) / 4_096))}` : "";
+  const due = kind === "delayed" ? planned("due", Math.floor(Number(score) / 4_096)) : "";
   // Without the word that replaces a job of the key: that one is newer.
-  const key = unique ? uniqueWords({ ...unique, mode: "keepFirst" }) : "\t?";
+  const key = unique ? uniqueWords({ ...unique, mode: "keepFirst" }) : planned("answer");
   const stamp = number(job.timestamp, 0, 8.64e15).toString(36);
-  return { id, words: `${rank === 0 ? "" : `\tp${String(rank)}`}${due}\tu${key}`, blob: blobOf(stamp, head, job.data) };
+  return {
+    id,
+    words: (rank === 0 ? "" : planned("priority", rank)) + due + planned("ifNew") + key,
+    blob: blobOf(stamp, head, job.data),
+  };
 };
 
 /** The schedule for a BullMQ job scheduler. */

@@ -213,18 +213,18 @@ export class Calls {
 
   #onOutcome(id: string, outcome: Buffer): void {
     const kind = kindOf(outcome);
-    if (kind === "w") return;
-    if (kind === "l") return void ((this.#open.has(id) || this.#late.has(id)) && this.#wanted.add(id));
-    if (kind !== "g") this.#received.add(id);
+    if (kind === "waiting") return;
+    if (kind === "later") return void ((this.#open.has(id) || this.#late.has(id)) && this.#wanted.add(id));
+    if (kind !== "gone") this.#received.add(id);
     this.#late.delete(id);
     const call = this.#open.get(id);
     if (!call) return;
     this.#open.delete(id);
-    if (kind === "g") call.reject(new JobOutcomeLostError(call.job, id));
-    else if (kind === "c") call.reject(new JobCancelledError(call.job, id));
-    else if (kind === "e") call.reject(new JobExpiredError(call.job, id));
-    else if (kind === "x") call.reject(new JobFailedError(call.job, id, failureOf(outcome)));
-    else if (kind === "u") call.reject(new JobResultError(call.job, id, refusalOf(outcome)));
+    if (kind === "gone") call.reject(new JobOutcomeLostError(call.job, id));
+    else if (kind === "cancelled") call.reject(new JobCancelledError(call.job, id));
+    else if (kind === "expired") call.reject(new JobExpiredError(call.job, id));
+    else if (kind === "dead") call.reject(new JobFailedError(call.job, id, failureOf(outcome)));
+    else if (kind === "refused") call.reject(new JobResultError(call.job, id, refusalOf(outcome)));
     else call.resolve(resultOf(outcome));
   }
 }

@@ -66,8 +66,7 @@ const began = "began";
 
 /** The events of a line. A line of a type that only newer versions know has none. */
 const contentsOf = (line: string): readonly Content[] => {
-  const [type = "", id = "", first = "", ...record] = line.split("\t");
-  const [second = ""] = record;
+  const [type = "", id = "", first = "", second = "", ...record] = line.split("\t");
   switch (type) {
     case "added":
       return [{ type, id, name: decodeURIComponent(first), state: second === "delayed" ? second : "ready" }];
@@ -77,16 +76,16 @@ const contentsOf = (line: string): readonly Content[] => {
     case "failed": {
       // The verdict of `step.lua`, and the record of the job.
       const { attempts, error } = parseRecord(record.join("\t"));
-      const retryInMs = Number.parseInt(first.replace(/^[hs]/, ""), 10);
-      if (/^[hs]/.test(first)) return [{ type: "snoozed", id, error, retryInMs }];
-      if (first !== "x") return [{ type, id, attempts, error, retryInMs }];
+      const retryInMs = Number(second);
+      if (first === "hold" || first === "snooze") return [{ type: "snoozed", id, error, retryInMs }];
+      if (first !== "dead") return [{ type, id, attempts, error, retryInMs }];
       return [
         { type, id, attempts, error, retryInMs: undefined },
         { type: "dead", id },
       ];
     }
     case "crashed": {
-      const isDead = second === "x";
+      const isDead = second === "dead";
       const crashed = { type, id, crashes: Number(first), isDead } as const;
       return isDead ? [crashed, { type: "dead", id }] : [crashed];
     }

@@ -6,11 +6,11 @@ import { takeIdWidth } from "../job/take-id.js";
  * The record of a job that is done or has expired. The first line has the take id, `completed` or `expired`, the kind of its result, and
  * the time of the take. Then follow its header, and attempts, crashes and snoozes as in `failures`, each in a line. The result comes last.
  *
- * Kinds of results: `j` JSON, `b` bytes, `-` not kept.
+ * Kinds of results: `json`, `bytes`, `none`: not kept.
  */
 export const recordOf = ({ job, isExpired, result }: Ending, maxResultBytes: number): Buffer => {
   const payload = isExpired || maxResultBytes === 0 ? undefined : encoded(job.name, result, maxResultBytes);
-  const kind = payload === undefined ? "-" : typeof payload === "string" ? "j" : "b";
+  const kind = payload === undefined ? "none" : typeof payload === "string" ? "json" : "bytes";
   const facts = `${job.member.slice(0, takeIdWidth)} ${isExpired ? "expired" : "completed"} ${kind} ${String(job.takenAt)}\n`;
   const failures = `${String(job.failures)}\t${String(job.crashes)}\t\t${String(job.snoozes)}\n`;
   const header = job.blob.subarray(0, job.start);
@@ -51,9 +51,9 @@ export const parseRecord = (record: Buffer): ParsedRecord => {
     takenAt: Number(takenAt),
     header: record.subarray(first + 1, second + 1),
     failures: record.toString("latin1", second + 1, third),
-    hasResult: kind !== "-",
+    hasResult: kind !== "none",
     get result() {
-      return kind === "b" ? payload : kind === "j" ? readPayload(payload.toString()) : undefined;
+      return kind === "bytes" ? payload : kind === "json" ? readPayload(payload.toString()) : undefined;
     },
     bytes: payload.length,
   };

@@ -65,7 +65,7 @@ export const recordOf = (
   snoozes = 0,
   passes: Passes = { count: 0, isFresh: false },
 ): string => {
-  const passed = passes.count === 0 ? "" : `\t${String(passes.count)}${passes.isFresh ? "e" : ""}`;
+  const passed = passes.count === 0 ? "" : `\t${String(passes.count)}${passes.isFresh ? " fresh" : ""}`;
   const snoozed = snoozes === 0 && passed === "" ? "" : `\t${String(snoozes)}`;
   return `${String(attempts)}\t${String(crashes)}\t${JSON.stringify(error)}${snoozed}${passed}`;
 };
@@ -78,7 +78,7 @@ interface Passes {
 
 /** Whether the job of a record has neither run nor crashed. It may have been passed on. */
 export const isFresh = (record: string): boolean =>
-  record === "" || (record.startsWith("0\t0\t") && record.endsWith("e"));
+  record === "" || (record.startsWith("0\t0\t") && record.endsWith(" fresh"));
 
 /** The parts of a record. */
 export const parseRecord = (

@@ -2,6 +2,7 @@ import type { ResolvedBackoff } from "./backoff.js";
 import { JobPayloadError } from "./errors.js";
 import type { Expiry } from "./expiry.js";
 import { encodedName } from "./names.js";
+import { letters } from "./words.js";
 import type { JobPolicy } from "./options.js";
 
 /** The options of a job, from its stored header. */
@@ -33,41 +34,49 @@ export const headOf = (
   traceparent?: string,
 ): string => {
   const { maxAttempts, backoff, timeoutMs, expires } = policy;
+  const options: Readonly<Partial<Record<keyof typeof letters, string | number | undefined>>> = {
+    maxAttempts: maxAttempts === 1 ? undefined : maxAttempts,
+    backoff: backoff && [backoff.firstMs, backoff.factor, backoff.maxMs, backoff.jitter].join(),
+    timeoutMs,
+    expires: expires && `${String(expires.afterMs)}${expires.from > 0 ? `@${String(expires.from)}` : ""}`,
+    priority: priority === 0 ? undefined : priority,
+    replyTo,
+    traceparent,
+    bytes: isBytes ? "" : undefined,
+  };
   let head = encodedName(name);
-  if (maxAttempts !== 1) head += ` a${String(maxAttempts)}`;
-  if (backoff) head += ` b${[backoff.firstMs, backoff.factor, backoff.maxMs, backoff.jitter].join()}`;
-  if (timeoutMs !== undefined) head += ` t${String(timeoutMs)}`;
-  if (expires) head += ` e${String(expires.afterMs)}${expires.from > 0 ? `@${String(expires.from)}` : ""}`;
-  if (priority !== 0) head += ` p${String(priority)}`;
-  if (replyTo !== undefined) head += ` r${replyTo}`;
+  for (const [option, value] of Object.entries(options))
+    if (value !== undefined) head += ` ${letters[option as keyof typeof letters]}${String(value)}`;
   for (const word of keyWords) head += ` ${word}`;
-  if (traceparent !== undefined) head += ` w${traceparent}`;
-  return isBytes ? `${head} y` : head;
+  return head;
 };
+
+const keyLetters = [letters.uniqueKey, letters.latestKey, letters.successor];
 
 const parseHead = (head: string): JobHeader => {
   const [name = "", ...words] = head.split(" ");
-  const word = (letter: string): string | undefined => words.find((one) => one.startsWith(letter))?.slice(1);
-  const number = (letter: string): number | undefined => {
-    const text = word(letter);
+  const option = (name: keyof typeof letters): string | undefined =>
+    words.find((one) => one.startsWith(letters[name]))?.slice(1);
+  const number = (name: keyof typeof letters): number | undefined => {
+    const text = option(name);
     return text === undefined ? undefined : Number(text);
   };
-  const last = word("k");
-  const key = last ?? word("u");
-  const [firstMs = 0, factor = 1, maxMs = 0, jitter = 0] = (word("b") ?? "").split(",").map(Number);
-  const [afterMs = 0, from = 0] = (word("e") ?? "").split("@").map(Number);
+  const [last, backoff, expires] = [option("latestKey"), option("backoff"), option("expires")];
+  const key = last ?? option("uniqueKey");
+  const [firstMs = 0, factor = 1, maxMs = 0, jitter = 0] = (backoff ?? "").split(",").map(Number);
+  const [afterMs = 0, from = 0] = (expires ?? "").split("@").map(Number);
   return {
     name: decodeURIComponent(name),
-    maxAttempts: number("a") ?? 1,
-    backoff: word("b") === undefined ? undefined : { firstMs, factor, maxMs, jitter },
-    timeoutMs: number("t"),
-    expires: word("e") === undefined ? undefined : { afterMs, from },
-    priority: number("p") ?? 0,
-    isBytes: words.includes("y"),
-    replyTo: word("r"),
+    maxAttempts: number("maxAttempts") ?? 1,
+    backoff: backoff === undefined ? undefined : { firstMs, factor, maxMs, jitter },
+    timeoutMs: number("timeoutMs"),
+    expires: expires === undefined ? undefined : { afterMs, from },
+    priority: number("priority") ?? 0,
+    isBytes: option("bytes") !== undefined,
+    replyTo: option("replyTo"),
     uniqueKey: key === undefined ? undefined : decodeURIComponent(key),
     keepsLast: last !== undefined,
-    keyWords: words.filter((one) => /^[ukn]/.test(one)),
+    keyWords: words.filter((one) => keyLetters.some((letter) => one.startsWith(letter))),
   };
 };
 
@@ -133,6 +142,9 @@ export const blobOf = (stamp: string, head: string, payload: Payload): Payload =
   return typeof payload === "string" ? header + payload : Buffer.concat([Buffer.from(header), payload]);
 };
 
+const traceStart = ` ${letters.traceparent}`;
+const traceWord = new RegExp(`${traceStart}(\\S+)`);
+
 /** A stored job. Its payload is still encoded. */
 export interface StoredJob {
   readonly addedAt: number;
@@ -151,7 +163,7 @@ export const parseBlob = (blob: Buffer): StoredJob => {
   if (end < 0 || space < 0) throw new Error("The stored job is damaged");
   // Its own in each job, so it is no part of the header that jobs share.
   const head = line.slice(space + 1);
-  const [word = "", traceparent] = head.includes(" w") ? (/ w(\S+)/.exec(head) ?? []) : [];
+  const [word = "", traceparent] = head.includes(traceStart) ? (traceWord.exec(head) ?? []) : [];
   return {
     addedAt: Number.parseInt(line.slice(0, space), 36),
     header: headerOf(head.replace(word, "")),

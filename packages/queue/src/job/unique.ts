@@ -1,6 +1,7 @@
 import { boolean, choice, custom, required, resolve, type Resolved, type RulesOf } from "@kit/core/toolkit";
 import { milliseconds } from "./backoff.js";
 import { idText } from "./ids.js";
+import { letters, planned } from "./words.js";
 
 /**
  * Allows one job of a key in a queue. A job has the key until it is done, dead, removed or expired. It keeps the key while it waits for its
@@ -56,10 +57,14 @@ export const uniqueOption = (name: string, given: Unique): ResolvedUnique => {
   return unique;
 };
 
-/** The words of `plan` of `add.lua`. */
+/** The words of a key in the `plan` of `add.lua`. */
 export const uniqueWords = ({ key, mode, ttlMs, extend }: ResolvedUnique): string =>
-  `\t?-\tk${key}${mode === "keepLast" ? "\tr" : ""}${ttlMs === undefined ? "" : `\tw${String(ttlMs)}`}${extend ? "\te" : ""}`;
+  planned("answer", "quick") +
+  planned("key", key) +
+  (mode === "keepLast" ? planned("replace") : "") +
+  (ttlMs === undefined ? "" : planned("ttl", ttlMs)) +
+  (extend ? planned("extend") : "");
 
 /** The word of a key in its job's header. */
 export const keyWordOf = ({ key, mode }: ResolvedUnique): string =>
-  `${mode === "keepLast" ? "k" : "u"}${encodeURIComponent(key)}`;
+  `${mode === "keepLast" ? letters.latestKey : letters.uniqueKey}${encodeURIComponent(key)}`;

@@ -4,6 +4,7 @@ import { isMade } from "../job/ids.js";
 import { parseBlob } from "../job/payload.js";
 import { type CheckedAddress, checkedAddress, jobId } from "../store/address.js";
 import { addresseeOf } from "../job/outcomes.js";
+import { planWord } from "../job/words.js";
 import { cancelledChannel, type QueueAddress, type QueueKeys, repliesKey } from "../job/keys.js";
 import { addRules } from "../add/options.js";
 import { cancel, find, type Found, type JobState, remove, reschedule } from "./scripts.js";
@@ -167,7 +168,7 @@ export const rescheduleJob = async (
 ): Promise<JobState> => {
   const { delayMs, dueAt } = resolve("due", due, dueRules);
   if ((delayMs === undefined) === (dueAt === undefined)) throw new TypeError("Expected either `delayMs` or `dueAt`");
-  const args = { id, due: dueAt === undefined ? `d${String(delayMs)}` : `@${String(dueAt)}` };
+  const args = { id, due: dueAt === undefined ? planWord("delay", delayMs) : planWord("due", dueAt) };
   return await changed(redis, address, id, (context, keys) => reschedule.run(context, keys, args));
 };
 

@@ -4,7 +4,7 @@ import { ScheduleError } from "./errors.js";
 import type { Timing } from "./times.js";
 
 /**
- * The field of a schedule: `version TAB revision TAB left TAB timing[ TAB last[ TAB p]]`. Its timing is JSON, which has no tab. Versions
+ * The field of a schedule: `version TAB revision TAB left TAB timing[ TAB last[ TAB paused]]`. Its timing is JSON, which has no tab. Versions
  * that don't know the last two parts ignore them.
  */
 export interface ScheduleRecord {
@@ -21,7 +21,7 @@ export interface ScheduleRecord {
 }
 
 export const fieldOf = ({ version, revision, left, timing, last, isPaused }: ScheduleRecord): string =>
-  [version, revision, left ?? "", timing, ...(isPaused ? [last, "p"] : last === "" ? [] : [last])].join("\t");
+  [version, revision, left ?? "", timing, ...(isPaused ? [last, "paused"] : last === "" ? [] : [last])].join("\t");
 
 /** All values in one fixed order, without undefined ones. */
 export const timingText = (timing: Timing): string => {
@@ -44,7 +44,7 @@ export const recordOf = (id: string, field: string): ScheduleRecord => {
   } catch (error) {
     throw unreadable(id, error);
   }
-  return { ...numbers, revision, timing, last, isPaused: paused === "p" };
+  return { ...numbers, revision, timing, last, isPaused: paused === "paused" };
 };
 
 /** @throws {ScheduleError} this version cannot read the schedule. */

@@ -37,7 +37,7 @@ interface Line {
   readonly left?: number | undefined;
   readonly runs?: readonly number[];
   /** Empty, or a mode of `fire.lua`. */
-  readonly mode?: "s" | "n" | "b" | "";
+  readonly mode?: "skip" | "demand" | "demandSkip" | "";
   readonly waitMs?: number;
 }
 
@@ -118,7 +118,14 @@ export class Runner {
       // A second one within a millisecond.
       const run = Math.max(now, Number(record.last || 0) + 1);
       const next = at === "inf" ? Infinity : Number(at);
-      const plan = lineOf({ id, revision: record.revision, at, next, runs: [run], mode: skips ? "b" : "n" });
+      const plan = lineOf({
+        id,
+        revision: record.revision,
+        at,
+        next,
+        runs: [run],
+        mode: skips ? "demandSkip" : "demand",
+      });
       const [isDone] = await this.#commands.run(fire, { stamp: now.toString(36), plan });
       if (isDone) return jobIdOf(id, run);
     }
@@ -186,7 +193,7 @@ export class Runner {
       this.#refused.delete(id);
       const { runs, next, left } = plan;
       const waitMs = Math.floor(Math.random() * (jitterMs + 1));
-      const line = lineOf({ id, revision: record.revision, at, next, left, runs, mode: skips ? "s" : "", waitMs });
+      const line = lineOf({ id, revision: record.revision, at, next, left, runs, mode: skips ? "skip" : "", waitMs });
       return { found, plan, line };
     } catch (error) {
       if (!this.#refused.has(id)) {

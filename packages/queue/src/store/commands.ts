@@ -13,6 +13,7 @@ import {
 } from "@kit/core/toolkit";
 import { QueueEvictionError } from "../job/errors.js";
 import { answeredKey, keyHead, onceKeys, type QueueKeys, queueKeys, repliesKey, takenKey } from "../job/keys.js";
+import { planned } from "../job/words.js";
 import type { QueueSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
@@ -114,6 +115,11 @@ export class QueueCommands {
     return this.context.clockOf(this.keys.leases);
   }
 
+  /** Whether that clock has a bound on this connection. */
+  get isClockKnown(): boolean {
+    return this.clock.earliest(0) !== undefined;
+  }
+
   /**
    * Checks that the stored layout is not newer than ours, and that the server will not evict jobs. Runs before the first command and again
    * after each lost connection. Until a check has succeeded, each caller makes one, within its own deadline.
@@ -158,7 +164,7 @@ export class QueueCommands {
   ): Promise<scripts.AddReply> {
     const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
     const { durable: replication } = this.#settings;
-    const keys = /\t[u?]/.test(args.plan) ? this.#keysOfOnce(answeredTo, args.plan) : this.#keysOfAdd;
+    const keys = /\t(?:ifNew|answer)/.test(args.plan) ? this.#keysOfOnce(answeredTo, args.plan) : this.#keysOfAdd;
     if (!replication) return this.#added(await scripts.add.run(this.context, keys, args, { deadlineMs }));
     const durability = { ...replication, key: this.keys.jobs, deadlineMs };
     const { value, outcome, why } = await durable(this.context, durability, (scope) =>
@@ -232,7 +238,7 @@ export class QueueCommands {
 
   #keysOfOnce(answeredTo: readonly string[], plan: string): AddKeys {
     const answered = answeredTo.map((producer) => answeredKey(this.head, producer));
-    return { ...this.keys, once: onceKeys(this.keys, answered, plan.includes("\tk")) };
+    return { ...this.keys, once: onceKeys(this.keys, answered, plan.includes(planned("key"))) };
   }
 
   #repliesOf(caller: string): string {

@@ -8,7 +8,7 @@ import type { TakenJob } from "./taken.js";
 export interface Ending {
   readonly job: TakenJob;
   readonly verdict: "done" | "dead" | number;
-  /** Its record for `failures`. For a job that is done: empty, or `e` if it expired. */
+  /** Its record for `failures`. Empty for a job that is done. */
   readonly record: string;
   readonly error: unknown;
   /** It is tried again without counting an attempt. */
@@ -71,12 +71,13 @@ const answerTo = ({ job, outcome }: Ending, prefix: string, callers: string[]): 
 };
 
 /** Whether the server can end the job together with others. */
-const isSimple = ({ job, verdict, record, outcome }: Ending): boolean =>
-  verdict === "done" && record === "" && outcome === undefined && !job.header.keepsLast && isMade(job.id);
+const isSimple = ({ job, verdict, isExpired, outcome }: Ending): boolean =>
+  verdict === "done" && !isExpired && outcome === undefined && !job.header.keepsLast && isMade(job.id);
 
 /** The `verdict` of `step.lua`. */
-const verdictOf = ({ job, verdict, isSnoozed, isHeld }: Ending): string => {
-  const unbegun = job.isLimited && (job.hasHandler === undefined || job.refusal !== undefined) ? "u" : "";
-  if (typeof verdict === "number") return `${isHeld ? "h" : isSnoozed ? "s" : ""}${String(verdict)}${unbegun}`;
-  return `${verdict === "done" ? "d" : "x"}${job.header.keepsLast ? "k" : ""}${unbegun}`;
+const verdictOf = ({ job, verdict, isSnoozed, isExpired, isHeld }: Ending): string => {
+  const unbegun = job.isLimited && (job.hasHandler === undefined || job.refusal !== undefined) ? " unbegun" : "";
+  if (typeof verdict === "number")
+    return `${isHeld ? "hold" : isSnoozed ? "snooze" : "retry"}=${String(verdict)}${unbegun}`;
+  return `${isExpired ? "expired" : verdict}${job.header.keepsLast ? " leads" : ""}${unbegun}`;
 };

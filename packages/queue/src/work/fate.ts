@@ -96,8 +96,8 @@ export class Fates {
   /** No worker took it in time. */
   expired(job: TakenJob): void {
     job.state = "ending";
-    const outcome = job.header.replyTo === undefined ? undefined : "e";
-    this.#fetcher.end({ job, verdict: "done", record: "e", error: undefined, isExpired: true, outcome });
+    const outcome = job.header.replyTo === undefined ? undefined : "expired";
+    this.#fetcher.end({ job, verdict: "done", record: "", error: undefined, isExpired: true, outcome });
   }
 
   /** This worker cannot run it. The job goes after the other jobs, not to the front, where this worker would immediately take it again. */

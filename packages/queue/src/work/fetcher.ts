@@ -3,16 +3,17 @@ import { asKitError, backoffMs, type Deadline } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepRequest } from "../store/commands.js";
 import type { QueueSettings } from "../store/options.js";
 import type { WorkSettings } from "./options.js";
-import { maxEnded, type Reclaimed, type StepReply } from "../store/scripts/index.js";
+import { maxEnded, type StepReply } from "../store/scripts/index.js";
 import { Condition } from "./condition.js";
 import { EndedJobs } from "./ended.js";
 import { type Ending, operandsOf } from "./endings.js";
 import type { Recorder } from "./history.js";
 import { JobLeases } from "./leases.js";
 import { Maintenance } from "./maintenance.js";
+import { Receipt, type ReceiptHost } from "./receipt.js";
 import { Returns } from "./returns.js";
 import { Room } from "./room.js";
-import { jobsOf, type TakenJob } from "./taken.js";
+import type { TakenJob } from "./taken.js";
 import { Takes } from "./takes.js";
 import { Timekeeper } from "./timekeeper.js";
 import { type Marker, Waiter } from "./waiter.js";
@@ -25,22 +26,13 @@ export interface Demand {
 }
 
 /** The part of the worker that the fetcher uses. */
-export interface FetcherHost {
+export interface FetcherHost extends ReceiptHost {
   /** How many jobs to take. Calls in progress can bring `pending` more. This call ends `ending` jobs. */
   demand(pending: number, ending: number): Demand;
   deliver(jobs: readonly TakenJob[]): void;
-  /** The server has ended the job, or if not accepted, has refused because it had taken the lease back. */
-  ended(ending: Ending, isAccepted: boolean): void;
   lost(job: TakenJob): void;
-  /** No job of the queue can start now. */
-  stopped(): void;
-  /** The job was cancelled. If its end was sent, the server refused the end. */
-  cancelled(job: TakenJob): void;
   /** The queue is empty or the server cannot be reached: the fetcher waits. */
   emptied(): void;
-  reclaimed(leases: readonly Reclaimed[]): void;
-  /** Dead letters of the last hour were dropped to make room. */
-  dropped(count: number): void;
 }
 
 /** A second call travels while the server runs the first. A third call gained nothing when measured. */
@@ -66,16 +58,12 @@ export class Fetcher {
   readonly #maintenance: Maintenance;
   readonly #timekeeper: Timekeeper;
   readonly #waiter: Waiter;
+  readonly #receipt: Receipt;
   #inFlight = 0;
-  #received = 0;
   /** How many jobs the calls in progress can bring, including the waiting call. */
   #pending = 0;
   #isTaking = false;
   #isWaiting = false;
-  /** The last take found fewer jobs than it requested. */
-  #isDrained = false;
-  /** At the last reply the queue had limits. */
-  #isLimited = false;
   #immediate: NodeJS.Immediate | undefined;
   /** The last call failed, and the next try has to wait. */
   #isResting = false;
@@ -101,6 +89,17 @@ export class Fetcher {
     this.#maintenance = new Maintenance(leaseMs, () => this.pump());
     this.#timekeeper = new Timekeeper(leaseMs, () => this.#look());
     this.#waiter = new Waiter(commands, (takeId) => this.#takes.lose(takeId));
+    this.#receipt = new Receipt(
+      commands,
+      this.leases,
+      this.#ended,
+      this.#takes,
+      this.#room,
+      this.#maintenance,
+      this.#timekeeper,
+      host,
+      this.#recorder,
+    );
   }
 
   /** Ended jobs that the server has not confirmed yet. */
@@ -121,7 +120,7 @@ export class Fetcher {
   /** Starts taking jobs. Before this call, and after `stopTaking()`, `pump()` takes none. */
   start(): void {
     this.#isTaking = true;
-    this.#isDrained = false;
+    this.#receipt.isDrained = false;
     this.#maintenance.mustLook = true;
     this.#returns.keepsOrder = false;
     this.#waiter.open();
@@ -135,7 +134,7 @@ export class Fetcher {
 
   /** Returns jobs to the front of the queue, in the order in which they were taken. `settle()` waits for this. */
   handBack(jobs: readonly TakenJob[]): Promise<void> {
-    return this.#returns.handBack(jobs, this.#isLimited);
+    return this.#returns.handBack(jobs, this.#receipt.isLimited);
   }
 
   /** Pumps at the end of this turn of the event loop, so that jobs that end in the same turn share a call. */
@@ -151,14 +150,14 @@ export class Fetcher {
     if (this.#isClosed || this.#isResting) return;
     while (this.#inFlight < maxInFlight) {
       const ending = Math.min(this.#ended.waiting, maxEnded);
-      const mayTake = this.#isTaking && !this.#isDrained && !this.#isWaiting && this.#takes.hasFree;
+      const mayTake = this.#isTaking && !this.#receipt.isDrained && !this.#isWaiting && this.#takes.hasFree;
       const wanted = mayTake ? this.#wanted(ending) : nothing;
       const { mustLook, completed } = this.#maintenance;
       const isOwed = this.#isTaking ? mustLook : completed > 0 && this.#takes.hasFree;
       if (wanted.count === 0 && ending === 0 && !isOwed) break;
       void this.#call(wanted);
     }
-    if (this.#isTaking && this.#isDrained && !this.#isWaiting && this.#pending === 0 && this.#takes.hasFree) {
+    if (this.#isTaking && this.#receipt.isDrained && !this.#isWaiting && this.#pending === 0 && this.#takes.hasFree) {
       // A worker that waits counts as idle, so it waits only when a handler is free.
       const wanted = this.#wanted(0);
       if (wanted.sure > 0 && !this.#maintenance.mustLook) void this.#wait(wanted);
@@ -205,12 +204,12 @@ export class Fetcher {
 
   #wanted(ending: number): Demand {
     const { count, sure } = this.#host.demand(this.#pending, ending);
-    return { count: Math.min(this.#isLimited ? sure : count, maxTaken), sure: Math.min(sure, maxTaken) };
+    return { count: Math.min(this.#receipt.isLimited ? sure : count, maxTaken), sure: Math.min(sure, maxTaken) };
   }
 
   #request({ count, sure }: Demand, isWoken: boolean): StepRequest {
     const startsWork = count > 0 && this.leases.jobs.length === 0;
-    const flags = this.#maintenance.flags(isWoken, this.#isWaiting, startsWork, this.#isClockKnown);
+    const flags = this.#maintenance.flags(isWoken, this.#isWaiting, startsWork, this.#commands.isClockKnown);
     // If the take cannot be recorded, the server would not recognise a repeat. The step behind a wait may run much later, or never.
     const mayCount = this.#takes.hasFree && !(isWoken && this.#maintenance.completed > 0);
     const maintenance = mayCount ? this.#maintenance.take(!this.#isTaking) : "";
@@ -239,10 +238,10 @@ export class Fetcher {
       this.#fail(asKitError(outcome.error, "A step of the worker"));
     } else {
       this.#failures = 0;
-      this.#confirm(endings, outcome);
+      this.#receipt.confirm(endings, outcome);
       this.#receive(outcome, request, sentAt, undefined);
       // Only now, as the last leases may have ended. While there is work, no wait shows that connections are there again.
-      if (!this.#isDrained) this.#commands.outage.connected("waiting");
+      if (!this.#receipt.isDrained) this.#commands.outage.connected("waiting");
       this.#commands.outage.worked("taking");
     }
     this.#takes.settled(request.takeId);
@@ -259,25 +258,6 @@ export class Fetcher {
     this.pump();
   }
 
-  #confirm(endings: readonly Ending[], { refused, cancelled }: StepReply): void {
-    const isRefused = refused.length === 0 ? undefined : new Set(refused);
-    if (isRefused) void this.#recorder?.forget(this.#commands, refused);
-    this.#ended.confirm(endings);
-    for (const ending of endings) {
-      const { job } = ending;
-      job.state = "ended";
-      this.leases.release(job);
-      const isAccepted = !isRefused?.has(job.member);
-      if (isAccepted && ending.verdict === "done" && !ending.isExpired) {
-        this.#maintenance.completed++;
-        job.notes?.close();
-      }
-      if (!isAccepted && cancelled.includes(job.member)) this.#host.cancelled(job);
-      else this.#host.ended(ending, isAccepted);
-    }
-    this.#maintenance.schedule();
-  }
-
   async #wait(wanted: Demand): Promise<void> {
     this.#isWaiting = true;
     this.#pending += wanted.count;
@@ -290,50 +270,15 @@ export class Fetcher {
     else {
       // The wait may have popped the marker of a job: the next call takes that job.
       this.#maintenance.mustLook = true;
-      this.#isDrained = false;
+      this.#receipt.isDrained = false;
     }
     this.#takes.settled(request.takeId);
     this.#proceed();
   }
 
-  get #isClockKnown(): boolean {
-    return this.#commands.clock.earliest(0) !== undefined;
-  }
-
   #receive(reply: StepReply, request: StepRequest, sentAt: number, marker: Marker | undefined): void {
-    const takenAt = Math.floor(reply.nowMicros / 1_000);
-    // The step behind a wait ran at an unknown instant since it was sent. If a reconnect discarded the bounds of the server's clock, its
-    // time gives none.
-    const isTimed = !request.flags.includes("w") || this.#isClockKnown;
-    if (reply.nowMicros > 0) {
-      if (isTimed) {
-        this.#commands.clock.observe(sentAt, takenAt);
-        this.#maintenance.timed();
-      } else this.#maintenance.mustLook = true;
-    }
-    const isLimited = (this.#isLimited = reply.nextStart !== undefined);
-    if (request.count > 0) this.#isDrained = reply.entries.length < request.count && !reply.isMore;
-    if (reply.reclaimed.length > 0) {
-      this.leases.loseAll(new Set(reply.reclaimed.map(({ member }) => member)));
-      this.#host.reclaimed(reply.reclaimed);
-    }
-    if (reply.droppedYoung > 0) this.#host.dropped(reply.droppedYoung);
-    if (this.#isTaking) {
-      this.#timekeeper.observe(reply, marker);
-      this.#timekeeper.observeStart(reply, request.count > 0);
-    }
-    if (reply.isStopped) this.#host.stopped();
-    if (reply.entries.length === 0) return;
-    if (request.flags.includes("s")) this.#maintenance.announced();
-    const { takeId, leaseMs } = request;
-    const leaseUntil = this.leases.endOf(takenAt, sentAt);
-    const take = { takeId, takenAt, leaseUntil, receivedAt: performance.now(), isLimited, commands: this.#commands };
-    // These leases may be as old as the wait. The jobs are handed back and taken again.
-    if (!isTimed && take.leaseUntil - take.receivedAt < leaseMs / 2) return this.#takes.lose(takeId);
-    const jobs = jobsOf(reply, take, this.#received);
-    this.#received += jobs.length;
-    this.#room.received(reply.blobs, request.flags.includes("w") ? 0 : take.receivedAt - sentAt);
-    this.leases.hold(jobs);
+    const jobs = this.#receipt.receive(reply, request, sentAt, marker, this.#isTaking);
+    if (jobs.length === 0) return;
     if (this.#isTaking) this.#host.deliver(jobs);
     else void this.handBack(jobs);
   }

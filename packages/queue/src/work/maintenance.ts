@@ -1,3 +1,5 @@
+import { flagsOf } from "../job/words.js";
+
 /** The minimum time between two looks for due jobs and ended leases, unless there is a reason for one. */
 const lookEveryMs = 5;
 /** How long an idle worker goes without the server's time, which costs a command. */
@@ -54,9 +56,12 @@ export class Maintenance {
       this.#lookedAt = now;
       this.mustLook = false;
     }
-    const announces = startsWork && now - this.#announcedAt > this.#leaseMs / 2;
-    const isTimed = now - this.#timedAt < timeEveryMs && isClockKnown;
-    return `${isWoken ? "w" : ""}${isTimed ? "" : "t"}${looks ? "l" : ""}${announces ? "s" : ""}`;
+    return flagsOf({
+      woken: isWoken,
+      look: looks,
+      time: now - this.#timedAt >= timeEveryMs || !isClockKnown,
+      announce: startsWork && now - this.#announcedAt > this.#leaseMs / 2,
+    });
   }
 
   /**

@@ -44,8 +44,7 @@ local semaphore = openSemaphore(keys, {
   perTenant = perTenant,
 })
 if not semaphore then return redis.error_reply(layoutError) end
--- A write without effect: at maxmemory the writes after a write that frees memory are allowed.
-redis.call('ZREM', queue, '|')
+allowWrites(queue)
 semaphore.expirePermits()
 semaphore.purgeSuspended()
 semaphore.heartbeat(permitRecords, string.format('%.0f', now + aliveMs), inbox)

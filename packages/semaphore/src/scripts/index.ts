@@ -10,14 +10,17 @@ import {
 } from "@kit/core/leasing";
 import type { Limits } from "../options.js";
 import acquireSource from "./acquire.lua";
-import heartbeatSource from "./heartbeat.lua";
+import countsSource from "./counts.lua";
 import grantSource from "./grant.lua";
+import heartbeatSource from "./heartbeat.lua";
 import inspectSource from "./inspect.lua";
 import releaseSource from "./release.lua";
 import renewSource from "./renew.lua";
 import resizeSource from "./resize.lua";
+import searchSource from "./search.lua";
 
 const semaphoreKeys = ["permits", "meta", "queue", "ready", "waiters"] as const;
+const libraries = [waitQueueSource, countsSource, searchSource, grantSource] as const;
 
 /** The semaphore's state in a reply. */
 export interface Usage extends Seen, Limits {
@@ -68,7 +71,7 @@ const decodeAcquire = (raw: unknown): Limited<AcquireReply<Usage>> | TooHeavy | 
 /** Takes a permit, or a place in the queue, or neither. */
 export const acquire = defineScript({
   name: "semaphore.acquire",
-  source: [waitQueueSource, grantSource, acquireSource],
+  source: [...libraries, acquireSource],
   keys: semaphoreKeys,
   args: ["permitRecord", "terms: leaseMs notAfter permits perTenant shared priority grantMs aliveMs maxWaiters inbox"],
   idempotent: true,
@@ -78,7 +81,7 @@ export const acquire = defineScript({
 /** Releases a permit, or leaves the queue. */
 export const release = defineScript({
   name: "semaphore.release",
-  source: [waitQueueSource, grantSource, releaseSource],
+  source: [...libraries, releaseSource],
   keys: semaphoreKeys,
   args: ["permitRecord", "shared"],
   idempotent: true,
@@ -104,7 +107,7 @@ const waiterState = (raw: unknown): WaiterState => {
 /** Keeps waiters alive, and returns their states. */
 export const heartbeat = defineScript({
   name: "semaphore.heartbeat",
-  source: [waitQueueSource, grantSource, heartbeatSource],
+  source: [...libraries, heartbeatSource],
   keys: semaphoreKeys,
   args: ["shared", "aliveMs", "limit", "perTenant", "inbox", "...permitRecords"],
   idempotent: true,
@@ -132,7 +135,7 @@ export type Resized =
 /** Changes the limits. */
 export const resize = defineScript({
   name: "semaphore.resize",
-  source: [waitQueueSource, grantSource, resizeSource],
+  source: [...libraries, resizeSource],
   keys: semaphoreKeys,
   args: ["shared", "limit", "perTenant", "first", "firstPerTenant", "from", "notAfter", "askedAt"],
   idempotent: true,

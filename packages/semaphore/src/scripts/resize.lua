@@ -34,8 +34,7 @@ local from = ARGV[6]
 local notAfter = tonumber(ARGV[7])
 local askedAt = tonumber(ARGV[8])
 
--- A write without effect: at maxmemory the writes after a write that frees memory are allowed.
-redis.call('ZREM', ready, '|')
+allowWrites(ready)
 local now = readClock()
 -- A late repeat would replace newer limits by these.
 if notAfter > 0 and now > notAfter then return 'late' end

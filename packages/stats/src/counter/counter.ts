@@ -1,9 +1,11 @@
 import { counterFamilyName, counterSample, type Family } from "../metric/exposition.js";
-import { type Labelled, labelsOf } from "../metric/labels.js";
+import type { Labelled } from "../metric/labels.js";
 import { Metric } from "../metric/metric.js";
-import type { ConfirmOptions, CounterSettings, DaysOptions, ExpositionScope, WriteOptions } from "../options.js";
-import type { Shared } from "../shared.js";
+import type { ExpositionScope } from "../metric/options.js";
+import type { ConfirmOptions, WriteOptions } from "../send/options.js";
+import type { Shared } from "../send/shared.js";
 import type { RangeOptions } from "../time/buckets.js";
+import type { CounterSettings, DaysOptions } from "./options.js";
 import { type CounterBucket, type CounterDay, CounterSeries } from "./series.js";
 
 /**
@@ -11,6 +13,8 @@ import { type CounterBucket, type CounterDay, CounterSeries } from "./series.js"
  * Create it with `stats.counter()`. If the counter has labels, pass them as the first argument of each method.
  */
 export class Counter<Names extends string = never> extends Metric<Names, CounterSeries> {
+  /** @internal */
+  protected override readonly totals = "total";
   /** @internal */
   readonly settings: CounterSettings;
 
@@ -49,18 +53,14 @@ export class Counter<Names extends string = never> extends Metric<Names, Counter
     return this.call(args, "days");
   }
 
-  /** @internal For an exposition: totals of all processes, or what was confirmed of this object. */
-  async family(scope: ExpositionScope): Promise<Family> {
-    const { name, help, map } = this;
-    // Without labels there is one series, and it begins at 0.
-    if (!map.isLabelled) map.only();
-    const totals =
-      scope === "local"
-        ? [...map.all()].map(({ id, outbox }) => [id, outbox.localTotal] as const)
-        : (await this.shared.index.totals(name, map.isLabelled, "total")).flatMap(([id, hash]) =>
-            hash.size > 0 || !map.isLabelled ? [[id, Number(hash.get("total") ?? 0)] as const] : [],
-          );
-    const samples = totals.map(([id, total]) => counterSample(labelsOf(id), total));
-    return { name: counterFamilyName(name), type: "counter", help, samples };
+  /** @internal */
+  override async family(scope: ExpositionScope): Promise<Family> {
+    const totals = await this.shown(
+      scope,
+      ({ outbox }) => outbox.localTotal,
+      (hash) => Number(hash.get("total") ?? 0),
+    );
+    const samples = totals.map(([labels, total]) => counterSample(labels, total));
+    return { name: counterFamilyName(this.name), type: "counter", help: this.help, samples };
   }
 }

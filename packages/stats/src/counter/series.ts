@@ -1,26 +1,11 @@
-import { resolve, traced } from "@kit/core/toolkit";
 import { CounterOverflowError } from "../errors.js";
-import {
-  confirmRules,
-  type ConfirmOptions,
-  type CounterSettings,
-  type DaysOptions,
-  daysRules,
-  writeRules,
-  type WriteOptions,
-} from "../options.js";
-import type { Shared } from "../shared.js";
-import {
-  chunkLength,
-  isPartial,
-  keyStarts,
-  type Plan,
-  planDays,
-  planRange,
-  type RangeOptions,
-} from "../time/buckets.js";
+import { Series } from "../metric/series.js";
+import { confirmRules, type ConfirmOptions, optionsOf, writeRules, type WriteOptions } from "../send/options.js";
+import type { Shared } from "../send/shared.js";
+import { isPartial, type Plan, planDays, type RangeOptions } from "../time/buckets.js";
 import { type Day, dayMs, daysOf } from "../time/days.js";
-import { CounterOutbox } from "./outbox.js";
+import { amountOption, type CounterSettings, type DaysOptions, daysRules } from "./options.js";
+import { CounterOutbox, type Tally } from "./outbox.js";
 
 /** The amount of one slice of time. */
 export interface CounterBucket {
@@ -40,33 +25,11 @@ export interface CounterDay extends Day {
 
 const noOptions = {};
 
-/** @throws {TypeError | RangeError} the value is no amount. */
-export const amountOption = (amount: unknown): number => {
-  if (typeof amount !== "number") throw new TypeError(`Expected \`amount\` to be a number, got ${typeof amount}`);
-  if (!Number.isSafeInteger(amount) || amount < 0)
-    throw new RangeError(`Expected \`amount\` to be an integer from 0 to 2^53 - 1, got ${String(amount)}`);
-  return amount;
-};
-
 /** One series of a counter: the counter with values for its labels. */
-export class CounterSeries {
-  /** @internal */
-  readonly outbox: CounterOutbox;
-  readonly #shared: Shared;
-  readonly #settings: CounterSettings;
-  /** The fields of its spans. */
-  readonly #facts = (): object => ({ series: this.id });
-
+export class CounterSeries extends Series<Tally, number, CounterOutbox> {
   /** For this package only: use the counter's `series()`. */
   constructor(id: string, settings: CounterSettings, shared: Shared) {
-    this.outbox = new CounterOutbox(id, settings, shared);
-    this.#shared = shared;
-    this.#settings = settings;
-  }
-
-  /** `name;label=value;…`, the name of the series in Redis. */
-  get id(): string {
-    return this.outbox.id;
+    super(new CounterOutbox(id, settings, shared), shared);
   }
 
   /**
@@ -79,17 +42,11 @@ export class CounterSeries {
    */
   inc(amount = 1, options: WriteOptions = noOptions): void {
     const added = amount === 1 ? 1 : amountOption(amount);
-    const at = options === noOptions ? undefined : resolve("options", options, writeRules).at;
-    const { life, buffer } = this.#shared;
-    const { outbox } = this;
-    const { buffered } = outbox;
-    if (life.isClosed) return buffer.drop(this.id, "closed", added);
-    if (buffered.units + added > Number.MAX_SAFE_INTEGER) return buffer.drop(this.id, "overflow", added);
-    const tally = buffered.timeline.slot(at, buffer.admit);
-    if (!tally) return buffer.drop(this.id, "full", added);
-    tally.amount += added;
-    buffered.units += added;
-    if (!outbox.isListed) buffer.list(outbox);
+    const at = options === noOptions ? undefined : optionsOf(options, writeRules).at;
+    if (this.outbox.buffered.units + added > Number.MAX_SAFE_INTEGER)
+      return this.shared.buffer.drop(this.id, "overflow", added);
+    const tally = this.slot(at, added);
+    if (tally) tally.amount += added;
   }
 
   /**
@@ -105,10 +62,10 @@ export class CounterSeries {
    * @throws {KitClosedError} after `close()`.
    */
   add(amount = 1, options: ConfirmOptions = noOptions): Promise<number> {
-    return traced("stats.add", this.#facts, () => {
+    return this.traced("add", () => {
       const added = amountOption(amount);
-      const checked = resolve("options", options, confirmRules);
-      return this.#shared.sender.confirm(this.outbox, checked, (awaited, tally) => {
+      const checked = optionsOf(options, confirmRules);
+      return this.shared.sender.confirm(this.outbox, checked, (awaited, tally) => {
         if (awaited.units + added > Number.MAX_SAFE_INTEGER) throw new CounterOverflowError(this.id);
         tally.amount += added;
         awaited.units += added;
@@ -118,8 +75,8 @@ export class CounterSeries {
 
   /** Returns the sum of all amounts that the server has counted, until the total expires. An unknown series has 0. */
   total(): Promise<number> {
-    return traced("stats.total", this.#facts, async () => {
-      const { values } = await this.#shared.commands.hashes([this.outbox.keys.total]);
+    return this.traced("total", async () => {
+      const { values } = await this.shared.commands.hashes([this.outbox.keys.total]);
       return Number(values[0]?.get("total") ?? 0);
     });
   }
@@ -135,13 +92,11 @@ export class CounterSeries {
    * await views.read({ lastMs: 3_600_000, stepMs: 300_000 }); // twelve or thirteen buckets of five minutes
    */
   read(range: RangeOptions): Promise<CounterBucket[]> {
-    return traced("stats.read", this.#facts, async () => {
-      const { precisions } = this.#settings;
-      const guess = await this.#shared.commands.serverNow();
-      const plan = planRange(precisions, range, guess);
+    return this.traced("read", async () => {
+      const plan = await this.planOf(range);
       const { fromAt, toAt, stepMs } = plan;
       const values = Array.from({ length: Math.round((toAt - fromAt) / stepMs) }, () => 0);
-      const now = await this.#sum(plan, guess, (at, amount) => {
+      const now = await this.#sum(plan, (at, amount) => {
         values[Math.floor((at - fromAt) / stepMs)]! += amount;
       });
       return values.map((value, index) => {
@@ -162,13 +117,13 @@ export class CounterSeries {
    * await views.days({ timeZone: "Europe/Berlin", lastDays: 7 });
    */
   days(options: DaysOptions): Promise<CounterDay[]> {
-    return traced("stats.days", this.#facts, async () => {
-      const { timeZone, lastDays } = resolve("options", options, daysRules);
-      const guess = await this.#shared.commands.serverNow();
+    return this.traced("days", async () => {
+      const { timeZone, lastDays } = optionsOf(options, daysRules);
+      const guess = await this.shared.commands.serverNow();
       const days = daysOf(timeZone, lastDays, guess);
-      const plan = planDays(this.#settings.precisions, days, guess);
+      const plan = { ...planDays(this.outbox.steps, days, guess), guess };
       const values = days.map(() => 0);
-      const now = await this.#sum(plan, guess, (at, amount) => {
+      const now = await this.#sum(plan, (at, amount) => {
         // In any time zone a day begins less than two days from the multiple of 24 hours that its number gives.
         const near = Math.max(0, Math.floor((at - plan.fromAt) / dayMs) - 2);
         values[days.findIndex(({ endAt }, index) => index >= near && at < endAt)]! += amount;
@@ -183,19 +138,15 @@ export class CounterSeries {
 
   /** Calls back with each stored amount of a span and the beginning of its bucket; resolves with the server's time. */
   async #sum(
-    plan: Pick<Plan, "source" | "fromAt" | "toAt">,
-    guess: number,
+    plan: Pick<Plan, "source" | "fromAt" | "toAt"> & { readonly guess: number },
     add: (at: number, amount: number) => void,
   ): Promise<number> {
-    const { stepMs } = plan.source;
-    const starts = keyStarts(plan, stepMs * chunkLength, guess);
-    const { now, values } = await this.#shared.commands.hashes(starts.map((at) => this.outbox.keys.chunk(stepMs, at)));
-    values.forEach((buckets, index) => {
+    const { now, hashes } = await this.stored(plan, this.outbox.keys.chunk);
+    for (const [startAt, buckets] of hashes)
       for (const [bucket, amount] of buckets) {
-        const at = (starts[index] ?? 0) + Number(bucket) * stepMs;
+        const at = startAt + Number(bucket) * plan.source.stepMs;
         if (at >= plan.fromAt && at < plan.toAt) add(at, Number(amount));
       }
-    });
     return now;
   }
 }

@@ -1,8 +1,8 @@
 import { counted, countText, type Facts, type InspectCall, type Report } from "@kit/core/toolkit";
 import type { Precision, RangeOptions, Stats, Summary } from "../index.js";
-import { withStats } from "./with-stats.js";
 import { kindOf, listedSeries, type NamedSeries } from "./series.js";
 import { assertFew, spanText, timeText } from "./spans.js";
+import { withStats } from "./with-stats.js";
 
 /** The values of a distribution. If it is empty, all fields except `count` and `sum` are null. */
 interface Values {

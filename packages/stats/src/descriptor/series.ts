@@ -1,6 +1,6 @@
 import type { InspectCall } from "@kit/core/toolkit";
-import { indexKey, seriesKeys } from "../keys.js";
 import { labelNames, labelsOf, metricName, seriesId } from "../metric/labels.js";
+import { indexKey, seriesKeys } from "../store/keys.js";
 
 /** One series, as named on the command line. */
 export interface NamedSeries {

@@ -1,7 +1,7 @@
 import type { CliCommand } from "@kit/core/toolkit";
 import type { Entry, Level } from "../index.js";
-import { withStats } from "./with-stats.js";
 import { timeText } from "./spans.js";
+import { withStats } from "./with-stats.js";
 
 const textOf = ({ at, level, text, fields }: Entry): string => {
   const more = Object.keys(fields).length === 0 ? "" : ` ${JSON.stringify(fields)}`;

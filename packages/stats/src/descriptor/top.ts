@@ -1,7 +1,7 @@
 import type { CliCommand, Facts } from "@kit/core/toolkit";
 import type { FrequentMessage, Level } from "../index.js";
-import { withStats } from "./with-stats.js";
 import { assertFew, spanOption, spanText, timeText } from "./spans.js";
+import { withStats } from "./with-stats.js";
 
 /** Printed by `kit stats top LOG --json`. */
 interface TopReport {

@@ -1,18 +1,19 @@
-import { type ExpositionFormat, type Family, histogramSamples, type HistogramSeries } from "../metric/exposition.js";
-import { type Labelled, type Labels, labelsOf, labelValues } from "../metric/labels.js";
+import { type ExpositionFormat, type Family, histogramSamples } from "../metric/exposition.js";
+import { type Labelled, type Labels, labelValues } from "../metric/labels.js";
 import { Metric } from "../metric/metric.js";
-import type { DistributionSettings, ExpositionScope, SlowestOptions } from "../options.js";
-import type { Shared } from "../shared.js";
+import type { ExpositionScope } from "../metric/options.js";
+import type { Shared } from "../send/shared.js";
 import type { RangeOptions } from "../time/buckets.js";
 import { mergedParts } from "./merged.js";
-import type { Recorded } from "./outbox.js";
 import {
-  DistributionSeries,
+  type DistributionSettings,
   type ObserveOptions,
   observeOptions,
   type RecordOptions,
-  type WindowSummary,
-} from "./series.js";
+  type SlowestOptions,
+} from "./options.js";
+import type { Recorded } from "./outbox.js";
+import { DistributionSeries, type WindowSummary } from "./series.js";
 import { Summary } from "./summary.js";
 
 /** How a timed call ended. */
@@ -38,6 +39,8 @@ export type EndTimer<Names extends string = string> = (end?: Outcome | Partial<L
  * each method.
  */
 export class Distribution<Names extends string = never> extends Metric<Names, DistributionSeries> {
+  /** @internal */
+  protected override readonly totals = "dist";
   readonly #settings: DistributionSettings;
 
   /** For this package only: use `stats.distribution()`. */
@@ -128,31 +131,23 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
     return this.call(args, "slowest");
   }
 
-  /** @internal For an exposition: values of all processes, or those that were confirmed of this object. */
-  async family(scope: ExpositionScope, format: ExpositionFormat): Promise<Family> {
+  /** @internal */
+  override async family(scope: ExpositionScope, format: ExpositionFormat): Promise<Family> {
     const { name, help } = this;
     const { bounds } = this.#settings;
-    const all = scope === "local" ? this.#localHistograms() : await this.#sharedHistograms();
-    return { name, type: "histogram", help, samples: all.flatMap((one) => histogramSamples(bounds, one, format)) };
-  }
-
-  #localHistograms(): HistogramSeries[] {
-    if (!this.map.isLabelled) this.map.only();
-    return [...this.map.all()].map(({ id, outbox: { localMoments, localUpTo } }) => {
-      const { count, sum } = new Summary(localMoments);
-      return { labels: labelsOf(id), upTo: localUpTo, count, sum };
-    });
-  }
-
-  async #sharedHistograms(): Promise<HistogramSeries[]> {
-    const { bounds } = this.#settings;
-    const stored = await this.shared.index.totals(this.name, this.map.isLabelled, "dist");
-    return stored.flatMap(([id, hash]) => {
-      if (hash.size === 0 && this.map.isLabelled) return [];
-      const { moments, sketch } = mergedParts([hash]);
+    const all = await this.shown(
+      scope,
+      ({ outbox: { localMoments, localUpTo } }) => ({ upTo: localUpTo, moments: localMoments }),
+      (hash) => {
+        const { moments, sketch } = mergedParts([hash]);
+        return { upTo: sketch.upTo(bounds), moments };
+      },
+    );
+    const samples = all.flatMap(([labels, { upTo, moments }]) => {
       const { count, sum } = new Summary(moments);
-      return [{ labels: labelsOf(id), upTo: sketch.upTo(bounds), count, sum }];
+      return histogramSamples(bounds, { labels, upTo, count, sum }, format);
     });
+    return { name, type: "histogram", help, samples };
   }
 
   /** The labels passed to a timer, without the outcome, and its other arguments. */

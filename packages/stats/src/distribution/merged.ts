@@ -1,3 +1,4 @@
+import { momentNames } from "../store/scripts/records.js";
 import { addMoments, type Moments, momentsOf, noMoments } from "./moments.js";
 import { Sketch } from "./sketch.js";
 import { Summary } from "./summary.js";
@@ -12,8 +13,8 @@ export const mergedParts = (hashes: readonly ReadonlyMap<string, string>[]): { m
   const moments = noMoments();
   const sketch = new Sketch();
   for (const hash of hashes) {
-    const stored = momentsOf((name) => hash.get(name));
-    if (!stored) continue;
+    if (!hash.has("count")) continue;
+    const stored = momentsOf(momentNames.map((name) => hash.get(name)));
     addMoments(moments, stored);
     const own = new Sketch();
     for (const [field, value] of hash) own.addField(field, Number(value));

@@ -1,3 +1,5 @@
+import { momentNames } from "../store/scripts/records.js";
+
 /**
  * The count, mean, sum of squared distances from the mean (m2), extremes and sum of some values.
  *
@@ -71,19 +73,15 @@ const addToSum = (to: Moments, value: number, compensation: number): void => {
   to.sum = sum;
 };
 
-const names = ["count", "mean", "m2", "min", "max", "sum", "compensation", "rest"] as const;
-
 /** A number as the scripts read it: Lua's C library and JavaScript write infinity differently. */
 const numberText = (value: number): string =>
   value === Infinity ? "inf" : value === -Infinity ? "-inf" : String(value);
 
 const numberOf = (text = "0"): number => (text === "inf" ? Infinity : text === "-inf" ? -Infinity : Number(text));
 
-/** The operands of a script, in the order of its plan. */
-export const momentsPlan = (moments: Moments): string[] => names.map((name) => numberText(moments[name]));
+/** The record of a plan. */
+export const momentsPlan = (moments: Moments): string[] => momentNames.map((name) => numberText(moments[name]));
 
-/** Moments from the fields of a hash, or from a reply in the order of the plan; undefined if there are none. */
-export const momentsOf = (value: (name: string, index: number) => string | undefined): Moments | undefined => {
-  if (value("count", 0) === undefined) return undefined;
-  return Object.fromEntries(names.map((name, index) => [name, numberOf(value(name, index))])) as unknown as Moments;
-};
+/** Moments from their texts in the order of the record. */
+export const momentsOf = (texts: readonly (string | undefined)[]): Moments =>
+  Object.fromEntries(momentNames.map((name, index) => [name, numberOf(texts[index])])) as unknown as Moments;

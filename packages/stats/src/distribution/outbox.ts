@@ -1,11 +1,12 @@
-import { type SeriesKeys, seriesKeys } from "../keys.js";
-import type { DistributionSettings } from "../options.js";
-import * as scripts from "../scripts/index.js";
-import { Aggregate, type Batch, type Operands, Outbox } from "../send/outbox.js";
-import type { Shared } from "../shared.js";
-import { floorTo, type Step, totalKeepMs } from "../time/buckets.js";
-import { Timeline } from "../time/timeline.js";
+import type { RedisArgument } from "@kit/core";
+import { SeriesOutbox } from "../metric/series.js";
+import type { Shared } from "../send/shared.js";
+import type { Operands } from "../store/commands.js";
+import * as scripts from "../store/scripts/index.js";
+import * as records from "../store/scripts/records.js";
+import { floorTo, isKept } from "../time/buckets.js";
 import { addMoments, addValue, type Moments, momentsOf, momentsPlan, noMoments } from "./moments.js";
+import type { DistributionSettings } from "./options.js";
 import { type DividedBins, dividedBins, Sketch } from "./sketch.js";
 import { Summary } from "./summary.js";
 
@@ -25,7 +26,7 @@ export const largest = (values: ReadonlyMap<string, number>, count: number): [su
   [...values].toSorted(([, a], [, b]) => b - a).slice(0, count);
 
 /** The values of one window of the finest width. */
-class WindowPart {
+export class WindowPart {
   readonly moments: Moments = noMoments();
   readonly sketch: Sketch;
   listed: Map<string, number> | undefined;
@@ -53,21 +54,8 @@ class WindowPart {
   }
 }
 
-const observations = (
-  { windows, slowest }: DistributionSettings,
-  divided: DividedBins,
-  { commands }: Shared,
-): Aggregate<WindowPart> => {
-  const [finest] = windows as [Step];
-  const make = (): WindowPart => new WindowPart(divided);
-  const merge = (into: WindowPart, from: WindowPart): void => into.absorb(from, slowest);
-  return new Aggregate(new Timeline(finest.stepMs, commands.clock, { make, merge }));
-};
-
 /** The values of one series that are not acknowledged. */
-export class DistributionOutbox extends Outbox<Aggregate<WindowPart>, Recorded> {
-  readonly keys: SeriesKeys;
-  readonly #shared: Shared;
+export class DistributionOutbox extends SeriesOutbox<WindowPart, Recorded> {
   readonly #settings: DistributionSettings;
   /** The values that the server has confirmed. */
   readonly localMoments: Moments = noMoments();
@@ -75,11 +63,13 @@ export class DistributionOutbox extends Outbox<Aggregate<WindowPart>, Recorded> 
   readonly localUpTo: number[];
 
   constructor(id: string, settings: DistributionSettings, shared: Shared) {
-    const { delivery, bounds } = settings;
+    const { delivery, bounds, windows, slowest } = settings;
     const divided = dividedBins(bounds);
-    super(id, shared.buffer, { channel: scripts.merge, delivery, make: () => observations(settings, divided, shared) });
-    this.#shared = shared;
-    this.keys = seriesKeys(shared.commands.prefix, id);
+    const values = {
+      make: () => new WindowPart(divided),
+      merge: (into: WindowPart, from: WindowPart) => into.absorb(from, slowest),
+    };
+    super(id, shared, { channel: scripts.merge, delivery, steps: windows, perKey: 1, values });
     this.#settings = settings;
     this.localUpTo = bounds.map(() => 0);
   }
@@ -88,56 +78,50 @@ export class DistributionOutbox extends Outbox<Aggregate<WindowPart>, Recorded> 
     return moments.count;
   }
 
-  override operands(seq: number, buffered: Aggregate<WindowPart>, awaited: Aggregate<WindowPart>): Operands {
+  protected override planned(parts: readonly (readonly [startAt: number, part: WindowPart])[]): Operands {
     const { maxBins, slowest } = this.#settings;
     const keys = [this.keys.dist, this.keys.writer(this.writer)];
-    const partials: (string | number)[] = [];
-    let count = 0;
-    for (const { timeline } of [buffered, awaited])
-      for (const [at, partial] of timeline.entries()) {
-        count++;
-        partials.push(...this.#partialPlan(at, partial, keys));
-      }
-    const plan = [seq, keys.length, totalKeepMs(this.#settings.windows, 1), maxBins, slowest, count, ...partials];
-    return { keys, plan: [plan.length, ...plan] };
+    const plan: RedisArgument[] = [];
+    records.mergeTotal(plan, { keepMs: this.keepMs, maxBins, slowest, partials: parts.length });
+    for (const [at, part] of parts) this.#addPartial(plan, keys, at, part);
+    return { keys, plan };
   }
 
-  override counted({ buffered, awaited }: Batch<Aggregate<WindowPart>, Recorded>, { total }: Recorded): void {
-    for (const { timeline } of [buffered, awaited])
-      for (const { moments, sketch } of timeline.values()) {
-        addMoments(this.localMoments, moments);
-        sketch.upTo(this.#settings.bounds).forEach((count, index) => (this.localUpTo[index]! += count ?? 0));
-      }
-    this.#shared.index.counted(
-      this.id,
-      totalKeepMs(this.#settings.windows, 1),
-      total.count === buffered.units + awaited.units,
-    );
+  protected override confirmed(parts: readonly WindowPart[], _: number, { total }: Recorded): number {
+    for (const { moments, sketch } of parts) {
+      addMoments(this.localMoments, moments);
+      sketch.upTo(this.#settings.bounds).forEach((count, index) => (this.localUpTo[index]! += count ?? 0));
+    }
+    return total.count;
   }
 
   override decode(reply: string): Recorded {
-    const numbers = reply.split(" ");
-    const summary = (first: number): Summary =>
-      new Summary(momentsOf((_, index) => numbers[first + index]) ?? noMoments());
-    return { window: summary(0), total: summary(8) };
+    const texts = reply.split(" ");
+    const summary = (from: number): Summary => new Summary(momentsOf(texts.slice(from)));
+    return { window: summary(0), total: summary(records.momentNames.length) };
   }
 
-  #partialPlan(at: number, { moments, sketch, listed }: WindowPart, keys: string[]): (string | number)[] {
-    const { windows, maxBins, slowest } = this.#settings;
-    const now = this.#shared.commands.clock.now();
-    const untils: number[] = [];
+  #addPartial(plan: RedisArgument[], keys: string[], at: number, { moments, sketch, listed }: WindowPart): void {
+    const { maxBins, slowest } = this.#settings;
+    const now = this.shared.commands.clock.now();
+    // Other windows would expire immediately.
+    const windows = this.steps.filter((step) => isKept(step, at, now));
+    const bins = sketch.fields(maxBins);
+    const bounds = sketch.boundFields();
+    records.mergePartial(plan, {
+      windows: windows.length,
+      bins: bins.length,
+      bounds: bounds.length,
+      subjects: listed?.size ?? 0,
+    });
+    plan.push(...momentsPlan(moments));
     for (const { stepMs, keepMs } of windows) {
       const start = floorTo(at, stepMs);
-      // The window would expire at once.
-      if (start + stepMs + keepMs <= now) continue;
-      untils.push(start + stepMs + keepMs);
+      plan.push(start + stepMs + keepMs);
       keys.push(this.keys.window(stepMs, start));
       if (slowest > 0) keys.push(this.keys.slowest(stepMs, start));
     }
-    const fields = sketch.fields(maxBins);
-    const bounds = sketch.boundFields();
-    const entries = [...(listed ?? [])].flatMap(([subject, value]) => [value, subject]);
-    const lengths = [untils, fields, bounds, entries].map(({ length }) => length);
-    return [...lengths, ...momentsPlan(moments), ...untils, ...fields, ...bounds, ...entries];
+    for (const [field, values] of [...bins, ...bounds]) records.mergeField(plan, { field, values });
+    for (const [subject, value] of listed ?? []) records.mergeSubject(plan, { value, subject });
   }
 }

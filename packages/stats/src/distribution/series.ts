@@ -1,36 +1,20 @@
-import { resolve, type RulesOf, text, traced } from "@kit/core/toolkit";
+import { Series } from "../metric/series.js";
+import { optionsOf } from "../send/options.js";
+import type { Shared } from "../send/shared.js";
+import * as scripts from "../store/scripts/index.js";
+import { floorTo, isPartial, keyStarts, type RangeOptions } from "../time/buckets.js";
+import { merged } from "./merged.js";
 import {
-  confirmRules,
-  type ConfirmOptions,
   type DistributionSettings,
+  observeOptions,
+  type ObserveOptions,
+  type RecordOptions,
+  recordRules,
   slowestOptions,
   type SlowestOptions,
-  writeRules,
-  type WriteOptions,
-} from "../options.js";
-import * as scripts from "../scripts/index.js";
-import type { Shared } from "../shared.js";
-import { floorTo, isPartial, keyStarts, planRange, type RangeOptions } from "../time/buckets.js";
-import { merged } from "./merged.js";
-import { DistributionOutbox, largest, raise, type Recorded } from "./outbox.js";
+} from "./options.js";
+import { DistributionOutbox, largest, raise, type Recorded, type WindowPart } from "./outbox.js";
 import type { Summary } from "./summary.js";
-
-/** One observation. */
-export interface ObserveOptions extends WriteOptions {
-  /**
-   * What was measured (a path, an id), for the list of the slowest. Kept only if the distribution has `slowest`.
-   *
-   * @default none
-   */
-  readonly subject?: string | undefined;
-}
-
-export const observeRules = { ...writeRules, subject: text(500) } satisfies RulesOf<ObserveOptions>;
-
-/** Settings of an observation whose caller waits. */
-export type RecordOptions = ObserveOptions & ConfirmOptions;
-
-export const recordRules = { ...observeRules, ...confirmRules } satisfies RulesOf<RecordOptions>;
 
 /** The values of one window. */
 export interface WindowSummary {
@@ -42,9 +26,6 @@ export interface WindowSummary {
 
 const noOptions = {};
 
-/** @throws {TypeError | RangeError} an option is invalid. */
-export const observeOptions = (options: ObserveOptions): ObserveOptions => resolve("options", options, observeRules);
-
 const valueOption = (value: unknown): number => {
   if (typeof value !== "number") throw new TypeError(`Expected \`value\` to be a number, got ${typeof value}`);
   if (!Number.isFinite(value)) throw new RangeError(`Expected \`value\` to be finite, got ${String(value)}`);
@@ -52,24 +33,13 @@ const valueOption = (value: unknown): number => {
 };
 
 /** One series of a distribution: the distribution with values for its labels. */
-export class DistributionSeries {
-  /** @internal */
-  readonly outbox: DistributionOutbox;
-  readonly #shared: Shared;
+export class DistributionSeries extends Series<WindowPart, Recorded, DistributionOutbox> {
   readonly #settings: DistributionSettings;
-  /** The fields of its spans. */
-  readonly #facts = (): object => ({ series: this.id });
 
   /** For this package only: use the distribution's `series()`. */
   constructor(id: string, settings: DistributionSettings, shared: Shared) {
-    this.outbox = new DistributionOutbox(id, settings, shared);
-    this.#shared = shared;
+    super(new DistributionOutbox(id, settings, shared), shared);
     this.#settings = settings;
-  }
-
-  /** `name;label=value;…`, the name of the series in Redis. */
-  get id(): string {
-    return this.outbox.id;
   }
 
   /**
@@ -83,14 +53,7 @@ export class DistributionSeries {
   observe(value: number, options: ObserveOptions = noOptions): void {
     const valid = valueOption(value);
     const { at, subject } = options === noOptions ? (noOptions as ObserveOptions) : observeOptions(options);
-    const { life, buffer } = this.#shared;
-    const { outbox } = this;
-    if (life.isClosed) return buffer.drop(this.id, "closed", 1);
-    const partial = outbox.buffered.timeline.slot(at, buffer.admit);
-    if (!partial) return buffer.drop(this.id, "full", 1);
-    partial.add(valid, subject, this.#settings.slowest);
-    outbox.buffered.units++;
-    if (!outbox.isListed) buffer.list(outbox);
+    this.slot(at, 1)?.add(valid, subject, this.#settings.slowest);
   }
 
   /**
@@ -104,10 +67,10 @@ export class DistributionSeries {
    * @throws {KitClosedError} after `close()`.
    */
   record(value: number, options: RecordOptions = noOptions): Promise<Recorded> {
-    return traced("stats.record", this.#facts, () => {
+    return this.traced("record", () => {
       const valid = valueOption(value);
-      const checked = resolve("options", options, recordRules);
-      return this.#shared.sender.confirm(this.outbox, checked, (awaited, partial) => {
+      const checked = optionsOf(options, recordRules);
+      return this.shared.sender.confirm(this.outbox, checked, (awaited, partial) => {
         partial.add(valid, checked.subject, this.#settings.slowest);
         awaited.units++;
       });
@@ -116,16 +79,16 @@ export class DistributionSeries {
 
   /** Returns all values of a span of time as one summary. Throws the same errors as {@link windows}. */
   summary(range: RangeOptions): Promise<Summary> {
-    return traced("stats.summary", this.#facts, async () => {
-      const { parts } = await this.#parts(range);
-      return merged(parts.map(([, hash]) => hash));
+    return this.traced("summary", async () => {
+      const { hashes } = await this.stored(await this.planOf(range), this.outbox.keys.window);
+      return merged(hashes.map(([, hash]) => hash));
     });
   }
 
   /** Returns all values of the series that are still kept. */
   total(): Promise<Summary> {
-    return traced("stats.total", this.#facts, async () => {
-      const { values } = await this.#shared.commands.hashes([this.outbox.keys.dist]);
+    return this.traced("total", async () => {
+      const { values } = await this.shared.commands.hashes([this.outbox.keys.dist]);
       return merged(values);
     });
   }
@@ -137,10 +100,11 @@ export class DistributionSeries {
    * @throws {KitUnavailableError} no server answered in time.
    */
   windows(range: RangeOptions): Promise<WindowSummary[]> {
-    return traced("stats.windows", this.#facts, async () => {
-      const { plan, parts, now } = await this.#parts(range);
+    return this.traced("windows", async () => {
+      const plan = await this.planOf(range);
+      const { hashes, now } = await this.stored(plan, this.outbox.keys.window);
       const found = new Map<number, ReadonlyMap<string, string>[]>();
-      for (const [at, hash] of parts) {
+      for (const [at, hash] of hashes) {
         const startAt = floorTo(at, plan.stepMs);
         found.set(startAt, [...(found.get(startAt) ?? []), hash]);
       }
@@ -162,27 +126,17 @@ export class DistributionSeries {
    * @throws {TypeError | RangeError} an option is invalid, or the distribution was created without `slowest`.
    */
   slowest(options: SlowestOptions): Promise<{ readonly subject: string; readonly value: number }[]> {
-    return traced("stats.slowest", this.#facts, async () => {
-      const { slowest, windows } = this.#settings;
+    return this.traced("slowest", async () => {
+      const { slowest } = this.#settings;
       if (slowest === 0) throw new TypeError("This distribution has no list. Create it with `slowest`");
       const { limit, range } = slowestOptions(options, slowest);
-      const guess = await this.#shared.commands.serverNow();
-      const plan = planRange(windows, range, guess);
+      const plan = await this.planOf(range);
       const { stepMs } = plan.source;
-      const keys = keyStarts(plan, stepMs, guess).map((at) => this.outbox.keys.slowest(stepMs, at));
-      const { values: lists } = await this.#shared.commands.read(scripts.largest, keys, ["largest", limit], limit);
+      const keys = keyStarts(plan, stepMs, plan.guess).map((at) => this.outbox.keys.slowest(stepMs, at));
+      const { values: lists } = await this.shared.commands.read(scripts.largest, keys, ["largest", limit], limit);
       const all = new Map<string, number>();
       for (const [subject, value] of lists.flat()) raise(all, subject, value);
       return largest(all, limit).map(([subject, value]) => ({ subject, value }));
     });
-  }
-
-  async #parts(range: RangeOptions) {
-    const guess = await this.#shared.commands.serverNow();
-    const plan = planRange(this.#settings.windows, range, guess);
-    const { stepMs } = plan.source;
-    const starts = keyStarts(plan, stepMs, guess).filter((at) => at >= plan.fromAt && at < plan.toAt);
-    const { now, values } = await this.#shared.commands.hashes(starts.map((at) => this.outbox.keys.window(stepMs, at)));
-    return { plan, now, parts: values.map((hash, index) => [starts[index] ?? 0, hash] as const) };
   }
 }

@@ -114,7 +114,7 @@ export class Sketch {
   }
 
   /** Field and count of each bin, as they are stored: of `maxBins` at most, the lowest in one. */
-  fields(maxBins: number): (string | number)[] {
+  fields(maxBins: number): [field: string, count: number][] {
     const positions = this.#positions();
     const lowest = positions.length - maxBins;
     let count = 0;
@@ -123,13 +123,13 @@ export class Sketch {
       if (index < lowest) return [];
       const all = count;
       count = 0;
-      return [position === 0 ? "z" : (position > 0 ? "p" : "n") + String(Math.abs(position) - offset), all];
+      return [[position === 0 ? "z" : (position > 0 ? "p" : "n") + String(Math.abs(position) - offset), all]];
     });
   }
 
   /** Field and count of each bound that divides a bin. */
-  boundFields(): (string | number)[] {
-    return [...this.#within].flatMap(([bound, count]) => [`b${String(bound)}`, count]);
+  boundFields(): [field: string, count: number][] {
+    return [...this.#within].map(([bound, count]) => [`b${String(bound)}`, count]);
   }
 
   /** How many values are at most each of the ascending `bounds`; undefined where the lowest bins have collapsed. */

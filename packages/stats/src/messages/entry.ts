@@ -1,4 +1,4 @@
-import type { RawEntry } from "../scripts/index.js";
+import type { RawEntry } from "../store/scripts/index.js";
 import { type Level, levelNames, levelOf, levels } from "./levels.js";
 
 /** One message. */

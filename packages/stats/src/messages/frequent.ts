@@ -1,6 +1,6 @@
-import type { Commands } from "../commands.js";
-import type { LogKeys } from "../keys.js";
-import * as scripts from "../scripts/index.js";
+import type { Commands } from "../store/commands.js";
+import type { LogKeys } from "../store/keys.js";
+import * as scripts from "../store/scripts/index.js";
 import type { Level } from "./levels.js";
 
 /** A message and how often it was logged. */

@@ -1,4 +1,12 @@
-import { resolve, traced } from "@kit/core/toolkit";
+import { traced } from "@kit/core/toolkit";
+import { optionsOf } from "../send/options.js";
+import type { Shared } from "../send/shared.js";
+import * as scripts from "../store/scripts/index.js";
+import { keyStarts, planRange } from "../time/buckets.js";
+import { endOf, type Entry, entryOf, isUpTo, newestFirst, wantedLevels } from "./entry.js";
+import { cutTo, fingerprintOf, masked } from "./fingerprint.js";
+import { type FrequentMessage, frequentOf } from "./frequent.js";
+import { type Level, levelOf } from "./levels.js";
 import {
   frequentRules,
   type FrequentOptions,
@@ -9,14 +17,7 @@ import {
   type RecentOptions,
   tailRules,
   type TailOptions,
-} from "../options.js";
-import * as scripts from "../scripts/index.js";
-import type { Shared } from "../shared.js";
-import { keyStarts, planRange } from "../time/buckets.js";
-import { endOf, type Entry, entryOf, isUpTo, newestFirst, wantedLevels } from "./entry.js";
-import { cutTo, fingerprintOf, masked } from "./fingerprint.js";
-import { type FrequentMessage, frequentOf } from "./frequent.js";
-import { type Level, levelOf } from "./levels.js";
+} from "./options.js";
 import { LogOutbox, frequenciesOf } from "./outbox.js";
 import { tailOf } from "./tail.js";
 
@@ -128,7 +129,7 @@ export class Messages {
    * @throws {KitError} `KIT_UNSUPPORTED`: the client has no connections.
    */
   async *tail(options: TailOptions = {}): AsyncGenerator<Entry, void, undefined> {
-    const { minLevel, last, signal } = resolve("options", options, tailRules);
+    const { minLevel, last, signal } = optionsOf(options, tailRules);
     yield* tailOf(this.outbox.keys, wantedLevels(undefined, minLevel), this.#shared, signal, async (ids) => {
       if (last === 0) return [];
       const entries: Entry[] = [];
@@ -153,7 +154,7 @@ export class Messages {
    */
   frequent(options: FrequentOptions): Promise<FrequentMessage[]> {
     return traced("stats.frequent", this.#facts, async () => {
-      const { level, limit, ...range } = resolve("options", options, frequentRules);
+      const { level, limit, ...range } = optionsOf(options, frequentRules);
       const { window, maxDistinct } = this.#settings;
       const { commands } = this.#shared;
       const guess = await commands.serverNow();

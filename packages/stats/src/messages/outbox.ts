@@ -1,13 +1,15 @@
 import type { RedisArgument } from "@kit/core";
-import { type LogKeys, logKeys } from "../keys.js";
-import type { MessagesSettings } from "../options.js";
-import * as scripts from "../scripts/index.js";
-import { Aggregate, type Operands, Outbox } from "../send/outbox.js";
-import type { Shared } from "../shared.js";
+import { Aggregate, Outbox } from "../send/outbox.js";
+import type { Shared } from "../send/shared.js";
+import { type LogKeys, logKeys } from "../store/keys.js";
+import type { Operands } from "../store/commands.js";
+import * as scripts from "../store/scripts/index.js";
+import * as records from "../store/scripts/records.js";
 import { dayMs } from "../time/days.js";
 import { Timeline } from "../time/timeline.js";
-import type { Level } from "./levels.js";
 import { Frequencies } from "./frequencies.js";
+import type { Level } from "./levels.js";
+import type { MessagesSettings } from "./options.js";
 
 interface Pending {
   /** On the local monotonic clock; converted to the server's when it is sent. */
@@ -112,33 +114,33 @@ export class LogOutbox extends Outbox<Log, undefined> {
     // A message never lies ahead: its instant is that of its call.
   }
 
-  override operands(seq: number, buffered: Log): Operands {
+  override operands(buffered: Log): Operands {
     const { clock } = this.#shared.commands;
     const { window, keepEntries, keepMs, maxDistinct } = this.#settings;
     const atOf = (localAt: number): number => Math.floor(clock.at(localAt));
     const keys = [this.keys.meta, this.keys.writer(this.writer)];
-    const streams: RedisArgument[] = [];
+    const metaMs = Math.max(keepMs, window.stepMs + window.keepMs) + dayMs;
+    const plan: RedisArgument[] = [];
+    records.logHead(plan, { streams: buffered.entries.size, keepEntries, keepMs, metaMs, maxDistinct });
     for (const [level, entries] of buffered.entries) {
       keys.push(this.keys.log(level));
-      streams.push(entries.length);
-      for (const { localAt, severity, text, fields, fingerprint } of entries)
-        streams.push(atOf(localAt), severity, text, fields, fingerprint);
+      plan.push(entries.length);
+      for (const { localAt, severity, text, fields, fingerprint } of entries) {
+        records.logEntry(plan, { loggedAt: atOf(localAt), level: severity, text, fields, fingerprint });
+      }
     }
-    let windows = 0;
-    const counted: RedisArgument[] = [];
     for (const [startAt, counts] of buffered.timeline.entries())
       for (const [level, { counts: listed, missed }] of counts) {
         if (listed.size === 0 && missed === 0) continue;
-        windows++;
         keys.push(this.keys.top(level, startAt), this.keys.seen(level, startAt));
-        counted.push(startAt + window.stepMs + window.keepMs, missed, listed.size);
-        for (const [fingerprint, { score, sure, firstLocalAt, lastLocalAt, sample }] of listed)
-          counted.push(fingerprint, score, sure, atOf(firstLocalAt), atOf(lastLocalAt), sample);
+        const endsAt = startAt + window.stepMs + window.keepMs;
+        records.logWindow(plan, { endsAt, missed, counts: listed.size });
+        for (const [fingerprint, { score, sure, firstLocalAt, lastLocalAt, sample }] of listed) {
+          const [firstAt, lastAt] = [atOf(firstLocalAt), atOf(lastLocalAt)];
+          records.logCount(plan, { fingerprint, score, sure, firstAt, lastAt, sample });
+        }
       }
-    const metaMs = Math.max(keepMs, window.stepMs + window.keepMs) + dayMs;
-    const head = [seq, buffered.entries.size, windows, keepEntries, keepMs, metaMs, maxDistinct];
-    const plan = [...head, ...streams, ...counted];
-    return { keys, plan: [plan.length, ...plan] };
+    return { keys, plan };
   }
 
   override counted(): void {

@@ -1,7 +1,7 @@
 import { KitClosedError, KitError } from "@kit/core";
 import { asKitError, assertConnections, isReplyError, newToken, onAbort, pause } from "@kit/core/toolkit";
-import type { LogKeys } from "../keys.js";
-import type { Shared } from "../shared.js";
+import type { Shared } from "../send/shared.js";
+import type { LogKeys } from "../store/keys.js";
 import { type Entry, entryOf, newestFirst } from "./entry.js";
 import type { Level } from "./levels.js";
 

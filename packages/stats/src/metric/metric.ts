@@ -1,7 +1,8 @@
-import { type Labels, labelValues, overflowValue, seriesId } from "./labels.js";
-import type { MetricSettings } from "../options.js";
 import type { Outbox } from "../send/outbox.js";
-import type { Shared } from "../shared.js";
+import type { Shared } from "../send/shared.js";
+import type { ExpositionFormat, Family } from "./exposition.js";
+import { type Labels, labelsOf, labelValues, overflowValue, seriesId, type SeriesLabels } from "./labels.js";
+import type { ExpositionScope, MetricSettings } from "./options.js";
 
 /** A series that was idle for this long is dropped; this is checked at most this often. */
 const idleMs = 600_000;
@@ -9,6 +10,7 @@ const lookEveryMs = 30_000;
 
 /** A series of the map. The published types omit its internal member. */
 export interface Kept {
+  readonly id: string;
   /** @internal */
   readonly outbox: Outbox;
 }
@@ -146,6 +148,8 @@ export abstract class Metric<Names extends string, Series extends Kept> {
   /** @internal */
   readonly map: SeriesMap<Series>;
   protected readonly shared: Shared;
+  /** @internal The key of the totals of a series. */
+  protected abstract readonly totals: "total" | "dist";
 
   /** Made by this package only. */
   constructor(name: string, settings: MetricSettings, shared: Shared, make: (id: string) => Series) {
@@ -158,6 +162,34 @@ export abstract class Metric<Names extends string, Series extends Kept> {
   /** One series, for many calls: it is looked up once. It still counts after the metric has dropped it for being idle. */
   series(labels: Labels<Names>): Series {
     return this.map.of(labels);
+  }
+
+  /** @internal Shows the metric in an exposition. */
+  abstract family(scope: ExpositionScope, format: ExpositionFormat): Promise<Family>;
+
+  /** @internal Takes series whose data is gone off the list. Resolves with their number. */
+  clean(): Promise<number> {
+    return this.shared.index.clean(this.name, this.totals);
+  }
+
+  /**
+   * @internal What an exposition shows of each series: what was confirmed of this object, or what is stored. Without labels
+   * there is one series, also before its first amount.
+   */
+  protected async shown<Shown>(
+    scope: ExpositionScope,
+    localOf: (series: Series) => Shown,
+    storedOf: (hash: ReadonlyMap<string, string>) => Shown,
+  ): Promise<(readonly [labels: SeriesLabels, shown: Shown])[]> {
+    const { map, name } = this;
+    if (scope === "local") {
+      if (!map.isLabelled) map.only();
+      return [...map.all()].map((series) => [labelsOf(series.id), localOf(series)]);
+    }
+    const totals = await this.shared.index.totals(name, map.isLabelled, this.totals);
+    return totals.flatMap(([id, hash]) =>
+      hash.size > 0 || !map.isLabelled ? [[labelsOf(id), storedOf(hash)] as const] : [],
+    );
   }
 
   /** Calls a method of the series named by the labels in `args` with the other arguments; wrong labels reject. */

@@ -1,9 +1,8 @@
-import type { KitError, RedisArgument } from "@kit/core";
+import type { KitError } from "@kit/core";
 import { asKitError, Deadline } from "@kit/core/toolkit";
-import type { Commands } from "../commands.js";
-import type { Channel } from "../scripts/index.js";
+import type { Commands } from "../store/commands.js";
 import type { SendBuffer } from "./buffer.js";
-import type { Batch, Delivery, Outbox } from "./outbox.js";
+import type { Batch, Outbox } from "./outbox.js";
 import type { Outcomes } from "./outcomes.js";
 
 /** How long the server remembers the last batch of a writer. A batch may be sent again for half of that. */
@@ -129,23 +128,20 @@ export class Dispatcher {
     const [first] = group;
     if (!first) return;
     const { channel, delivery } = first.batch.outbox;
-    const series: string[] = [];
-    const plan: RedisArgument[] = [delivery === "effectively-once" ? ledgerMs : 0];
     let dueAt = this.deadline().at;
     for (const { batch } of group) {
-      series.push(...batch.operands.keys);
-      plan.push(batch.validUntil);
-      for (const operand of batch.operands.plan) plan.push(operand);
       // The callers of a batch that is sent again already have their answer.
       if (!batch.mayBeCounted) for (const { deadline } of batch.waiters) dueAt = Math.min(dueAt, deadline.at);
     }
-    this.#onCall(series[0] ?? "");
+    this.#onCall(first.batch.operands.keys[0] ?? "");
     const script = delivery === "at-most-once" ? channel.onceOnly : channel.script;
+    const remembered = delivery === "effectively-once" ? ledgerMs : 0;
+    const batches = group.map(({ batch }) => batch);
     const sentAt = performance.now();
     let replies: readonly (string | Error)[];
     const deadlineMs = Math.max(1, new Deadline(dueAt).remainingMs);
     try {
-      replies = await this.#commands.send(script, series, plan, deadlineMs);
+      replies = await this.#commands.send(script, remembered, batches, deadlineMs);
     } catch (reason) {
       const error = asKitError(reason, "Sending");
       for (const { batch, attempt } of group) {
@@ -176,20 +172,18 @@ export class Dispatcher {
 const grouped = <Item extends { readonly batch: Batch }>(items: readonly Item[], isCluster: boolean): Item[][] => {
   if (isCluster) return items.map((item) => [item]);
   const groups: Item[][] = [];
-  const open = new Map<Channel, Map<Delivery, { readonly group: Item[]; operands: number }>>();
+  const open = new Map<string, { readonly group: Item[]; operands: number }>();
   for (const item of items) {
-    const { channel, delivery } = item.batch.outbox;
-    const operands = item.batch.operands.keys.length + item.batch.operands.plan.length;
-    const byDelivery = open.get(channel) ?? new Map<Delivery, { readonly group: Item[]; operands: number }>();
-    open.set(channel, byDelivery);
-    let found = byDelivery.get(delivery);
-    if (!found || found.group.length >= maxSeries || found.operands + operands > maxOperands) {
-      found = { group: [], operands: 0 };
-      byDelivery.set(delivery, found);
+    const { operands, outbox } = item.batch;
+    const kind = `${outbox.channel.script.name} ${outbox.delivery}`;
+    const count = operands.keys.length + operands.plan.length;
+    let found = open.get(kind);
+    if (!found || found.group.length >= maxSeries || found.operands + count > maxOperands) {
+      open.set(kind, (found = { group: [], operands: 0 }));
       groups.push(found.group);
     }
     found.group.push(item);
-    found.operands += operands;
+    found.operands += count;
   }
   return groups;
 };

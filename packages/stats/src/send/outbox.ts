@@ -1,6 +1,7 @@
-import type { KitError, RedisArgument } from "@kit/core";
+import type { KitError } from "@kit/core";
 import type { Deadline } from "@kit/core/toolkit";
-import type { Channel } from "../scripts/index.js";
+import type { Operands, SentBatch } from "../store/commands.js";
+import type { Channel } from "../store/scripts/index.js";
 import { maxAheadMs } from "../time/buckets.js";
 import type { Timeline } from "../time/timeline.js";
 
@@ -45,18 +46,15 @@ export interface Waiter<Contents extends Aggregate, Result> {
 }
 
 /** One process's batch of one series in one call. */
-export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
+export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> implements SentBatch {
   readonly outbox: Outbox<Contents, Result>;
-  /** Grows from batch to batch of one writer: the server counts each number once. */
   readonly seq: number;
-  /** The server's instant after which it must not be counted; 0 if there is none. */
   readonly validUntil: number;
   /** The amounts without a waiting caller: they return to the buffer if they were not counted. */
   readonly buffered: Contents;
   /** The amounts of waiting callers: these get an error if they were not counted. */
   readonly awaited: Contents;
   readonly waiters: readonly Waiter<Contents, Result>[];
-  /** Both in the form of the script. */
   readonly operands: Operands;
   /** Whether more was buffered, or more callers waited, than fits into one batch. */
   readonly leavesRest: boolean;
@@ -91,7 +89,7 @@ export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
     }
     this.waiters = taken;
     this.leavesRest = buffered !== outbox.buffered || waiters.size > 0;
-    this.operands = outbox.operands(seq, buffered, awaited);
+    this.operands = outbox.operands(buffered, awaited);
   }
 
   /** Identifies it in the error of an unknown outcome. */
@@ -113,12 +111,6 @@ export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
   rejectWaiters(error: KitError): void {
     for (const { reject } of this.waiters) reject(error);
   }
-}
-
-/** The part of one batch in a script's KEYS and ARGV. */
-export interface Operands {
-  readonly keys: readonly string[];
-  readonly plan: readonly RedisArgument[];
 }
 
 /**
@@ -245,8 +237,8 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
     this.buffered = this.#make();
   }
 
-  /** The keys of a batch, and its part of the script's plan. */
-  abstract operands(seq: number, buffered: Contents, awaited: Contents): Operands;
+  /** The keys and records of a batch. */
+  abstract operands(buffered: Contents, awaited: Contents): Operands;
 
   /** Called once for each batch that the server has counted. */
   abstract counted(batch: Batch<Contents, Result>, result: Result): void;

@@ -1,7 +1,7 @@
 import { KitError, KitKeyTypeError, KitUnknownOutcomeError } from "@kit/core";
 import { serverError } from "@kit/core/toolkit";
-import type { Commands } from "../commands.js";
 import { CounterOverflowError, StatsExpiredError } from "../errors.js";
+import type { Commands } from "../store/commands.js";
 import type { SendBuffer } from "./buffer.js";
 import type { Batch, DropReason } from "./outbox.js";
 

@@ -12,12 +12,12 @@ import {
   pause,
   traced,
 } from "@kit/core/toolkit";
-import type { Commands } from "../commands.js";
 import { StatsTimeError } from "../errors.js";
-import type { ConfirmOptions, StatsSettings } from "../options.js";
+import type { Commands } from "../store/commands.js";
 import { maxAheadMs } from "../time/buckets.js";
 import { SendBuffer } from "./buffer.js";
 import { Dispatcher } from "./dispatcher.js";
+import type { ConfirmOptions, StatsSettings } from "./options.js";
 import type { Aggregate, DropReason, Outbox, Waiter } from "./outbox.js";
 import { Outcomes } from "./outcomes.js";
 

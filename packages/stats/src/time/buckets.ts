@@ -62,6 +62,10 @@ export const instantOption = (name: string, at: number): number => {
 
 export const floorTo = (at: number, stepMs: number): number => Math.floor(at / stepMs) * stepMs;
 
+/** Whether the bucket of an instant is still kept at the server's `now`. */
+export const isKept = ({ stepMs, keepMs }: Step, at: number, now: number): boolean =>
+  floorTo(at, stepMs) + stepMs + keepMs > now;
+
 /**
  * The precisions, sorted from fine to coarse.
  *
@@ -145,8 +149,7 @@ export const planRange = (steps: readonly Step[], range: RangeOptions, now: numb
   const from = given.fromAt ?? to - (lastMs ?? 0);
   if (from > to) throw new RangeError("Expected `fromAt` not to be after `toAt`");
   // The bucket that ends `keepMs` ago has just expired.
-  const has = ({ stepMs, keepMs }: Step): boolean => floorTo(from, stepMs) + stepMs + keepMs > now;
-  const stepMs = given.stepMs ?? (steps.find(has) ?? furthest(steps)).stepMs;
+  const stepMs = given.stepMs ?? (steps.find((step) => isKept(step, from, now)) ?? furthest(steps)).stepMs;
   const fitting = steps.filter((step) => stepMs % step.stepMs === 0);
   if (fitting.length === 0)
     throw new RangeError(
@@ -165,7 +168,7 @@ const furthest = (steps: readonly Step[]): Step =>
 
 /** The coarsest step that still has the start of the range. If there is none, the step that reaches furthest back. */
 const sourceOf = (steps: readonly Step[], fromAt: number, now: number): Step =>
-  steps.findLast(({ stepMs, keepMs }) => fromAt + stepMs + keepMs > now) ?? furthest(steps);
+  steps.findLast((step) => isKept(step, fromAt, now)) ?? furthest(steps);
 
 /**
  * The plan to read the sums of days.
@@ -204,4 +207,4 @@ export const keyStarts = (
 
 /** Whether a span of the answer may be incomplete: it has not ended yet, or its beginning is no longer stored. */
 export const isPartial = ({ source }: Pick<Plan, "source">, startAt: number, endAt: number, now: number): boolean =>
-  endAt > now || startAt + source.stepMs + source.keepMs <= now;
+  endAt > now || !isKept(source, startAt, now);

@@ -8,7 +8,8 @@ export interface Day {
   readonly endAt: number;
 }
 
-export const dayMs = 86_400_000;
+export const hourMs = 3_600_000;
+export const dayMs = 24 * hourMs;
 
 /** The local time of a time zone at an instant, as if it were UTC. */
 type LocalTime = (at: number) => number;

@@ -5,7 +5,7 @@ import type { ServerTime } from "./clock.js";
 const unplacedMs = 100;
 
 /** How values are made and merged. */
-interface Mergeable<Value> {
+export interface Mergeable<Value> {
   make(): Value;
   merge(into: Value, from: Value): void;
 }

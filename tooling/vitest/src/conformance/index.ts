@@ -11,6 +11,7 @@ import { outages } from "./outages.js";
 import { secrets } from "./secrets.js";
 import { expectTracesDescribed, isTraced, tracing } from "./tracing.js";
 
+export { acquireCalls, leaseCalls, wakesByRelease } from "./leasing/calls.js";
 export { describeLeaseArrival } from "./leasing/arrival.js";
 export { describeLeaseCancellation } from "./leasing/cancellation.js";
 export { describeLeaseClients, describeLeasingSmoke } from "./leasing/clients.js";

@@ -1,4 +1,13 @@
-import { destroySocket, handshakeMs, type NodeClient, unrefSocket } from "./client.js";
+import {
+  type Address,
+  destroySocket,
+  duplicateNode,
+  handshakeMs,
+  type NodeClient,
+  type RedisLike,
+  unrefSocket,
+} from "./client.js";
+import { addListeners } from "./listeners.js";
 import { detached } from "../base/async-context.js";
 import { Deadline } from "../base/deadline.js";
 import { inTime } from "../base/settle.js";
@@ -20,14 +29,10 @@ export const watchHandshake = (connection: NodeClient): (() => void) => {
     timer.unref();
   };
   const onSettled = (): void => clearTimeout(timer);
-  connection.on("connect", onConnect);
-  connection.on("ready", onSettled);
-  connection.on("close", onSettled);
+  const stop = addListeners(connection, { connect: onConnect, ready: onSettled, close: onSettled });
   return () => {
-    clearTimeout(timer);
-    connection.off("connect", onConnect);
-    connection.off("ready", onSettled);
-    connection.off("close", onSettled);
+    onSettled();
+    stop();
   };
 };
 
@@ -75,7 +80,7 @@ export interface DedicatedConnectionEvents {
  * A connection that only listens, separate from the caller's client. It is pinged while idle.
  *
  * It is opened on demand and kept open. If it ends without `close()` or `suspend()`, kit opens another with backoff. On a Cluster
- * that may lead to another node, because `make` chooses again. It never keeps a process alive.
+ * that may lead to another node, unless you pass its address. It never keeps a process alive.
  */
 export class DedicatedConnection {
   readonly #make: () => NodeClient;
@@ -85,8 +90,16 @@ export class DedicatedConnection {
   #attempt = 0;
   #closed = false;
 
-  constructor(make: () => NodeClient, events: DedicatedConnectionEvents) {
-    this.#make = make;
+  /** `overrides` are settings of `duplicateNode`. Without an `address`, `client` chooses the node each time. */
+  constructor(
+    client: RedisLike,
+    overrides: Record<string, unknown>,
+    events: DedicatedConnectionEvents,
+    address?: Address,
+  ) {
+    // With these settings messages and pings look the same in both majors.
+    const settings = { protocol: 2, replyMapping: "legacy", ...overrides };
+    this.#make = () => duplicateNode(client, settings, address);
     this.#events = events;
   }
 

@@ -23,6 +23,16 @@ export const listenTo = (client: RedisLike, event: string, listener: () => void)
   };
 };
 
+/** Adds listeners to one client, by event. Returns a function that removes them. */
+export const addListeners = (
+  client: RedisLike,
+  listeners: Readonly<Record<string, (value: unknown) => void>>,
+): (() => void) => {
+  const all = Object.entries(listeners);
+  for (const [event, listener] of all) client.on(event, listener);
+  return () => all.forEach(([event, listener]) => client.off(event, listener));
+};
+
 const first = (client: RedisLike, event: string): Shared => {
   const listeners = new Set<() => void>();
   const notify = (): void => listeners.forEach((each) => each());

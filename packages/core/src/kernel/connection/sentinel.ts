@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { type Address, destroySocket, duplicateNode, type NodeClient, peerOf, reachable } from "./client.js";
+import { type Address, destroySocket, type NodeClient, peerOf, reachable } from "./client.js";
 import { isReplyError } from "../base/errors.js";
 import { DedicatedConnection } from "./dedicated.js";
 
@@ -46,21 +46,16 @@ export const watchSentinels = (client: NodeClient): (() => void) => {
       password: sentinelPassword ?? null,
       tls: sentinelTLS,
       db: 0,
-      // With these settings messages and pings look the same in both majors.
-      protocol: 2,
-      replyMapping: "legacy",
     };
-    const dedicated = new DedicatedConnection(() => duplicateNode(client, settings, { host, port }), {
-      ready: (connection) => {
-        connection.on("message", onNews);
-        connection.subscribe(channel).then(
-          () => dedicated.proven(),
-          // A Sentinel that refuses SUBSCRIBE will refuse it again.
-          (error: unknown) => isReplyError(error) || destroySocket(connection),
-        );
-      },
-      down: () => undefined,
-    });
+    const ready = (connection: NodeClient): void => {
+      connection.on("message", onNews);
+      connection.subscribe(channel).then(
+        () => dedicated.proven(),
+        // A Sentinel that refuses SUBSCRIBE will refuse it again.
+        (error: unknown) => isReplyError(error) || destroySocket(connection),
+      );
+    };
+    const dedicated = new DedicatedConnection(client, settings, { ready, down: () => undefined }, { host, port });
     return dedicated;
   });
   // A Sentinel that has not seen the failover may have sent it back to the old master.

@@ -11,7 +11,7 @@ import {
 import { detached } from "../base/async-context.js";
 import { KitClosedError, replyOf } from "../base/errors.js";
 import { reconnectMs, watchHandshake } from "./dedicated.js";
-import { listenTo } from "./listeners.js";
+import { addListeners, listenTo } from "./listeners.js";
 import { watchSentinels } from "./sentinel.js";
 import { followTopology } from "./topology.js";
 
@@ -111,7 +111,7 @@ export const superviseClient = (client: RedisLike): (() => void) => {
   };
   // This stays also while no package is attached, and after the end: without a listener ioredis prints.
   client.on("error", ignore);
-  for (const [event, listener] of Object.entries(listeners)) client.on(event, listener);
+  const stopListening = addListeners(client, listeners);
   connectionsOf(client).forEach(listeners["+node"]);
   if (isClusterClient(client)) followTopology(client);
   else leaveReplicas(client as NodeClient);
@@ -121,7 +121,7 @@ export const superviseClient = (client: RedisLike): (() => void) => {
     made.set(client, false);
     unwatchSentinels?.();
     clearTimeout(timer);
-    for (const [event, listener] of Object.entries(listeners)) client.off(event, listener);
+    stopListening();
     watches.forEach((stop) => stop());
     const connections = connectionsOf(client);
     const isWaiting = client.status === "reconnecting";

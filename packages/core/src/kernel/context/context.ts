@@ -54,17 +54,13 @@ export class ClientContext {
       this.#clocks.clear();
       if (executor.isEnded) this.#suspend();
       // A Cluster client stays ready when it loses one node.
-      else {
-        this.inbox.follow();
-        for (const pool of this.#pools.values()) pool.follow();
-      }
+      else this.#follow();
       // A Cluster does not report whether anybody listens.
       if (!isClusterClient(client) && !isReady(client)) this.inbox.leave();
     });
     const stopOnReady = executor.onReady(() => {
-      this.inbox.follow();
+      this.#follow();
       this.inbox.comeBack();
-      for (const pool of this.#pools.values()) pool.follow();
     });
     this.#undo = [stopOnDrop, stopOnReady, () => executor.detach(), onGone];
   }
@@ -132,6 +128,11 @@ export class ClientContext {
   /** Leases with the same group can be renewed in one script. */
   groupOf(key: string): string {
     return this.#isCluster === false ? "" : String(slotOf(key));
+  }
+
+  #follow(): void {
+    this.inbox.follow();
+    for (const pool of this.#pools.values()) pool.follow();
   }
 
   /** The owner ended the client. This ends kit's other connections as well, until the client is connected again. */

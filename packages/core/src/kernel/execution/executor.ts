@@ -2,17 +2,13 @@ import {
   addressOf,
   connectionsOf,
   destroySocket,
-  hasEnded,
   isClusterClient,
   isReady,
   type NodeClient,
-  noticeReopened,
   type RedisArgument,
   type RedisLike,
 } from "../connection/client.js";
-import { detached } from "../base/async-context.js";
 import { Deadline, onAbort, Timed } from "../base/deadline.js";
-import { settled } from "../base/settle.js";
 import { answered } from "../connection/dedicated.js";
 import {
   isBrokenOff,
@@ -21,16 +17,15 @@ import {
   KitError,
   KitUnavailableError,
   KitUnknownOutcomeError,
-  originOf,
   reasonOf,
   replyOf,
   safeCause,
 } from "../base/errors.js";
 import { noAnswer } from "../connection/no-answer.js";
 import { SendingOnce } from "../connection/once.js";
-import { endOf, isOwned, listenToEnd } from "../connection/supervision.js";
-import { guardNode } from "../connection/topology.js";
+import { endOf, isOwned } from "../connection/supervision.js";
 import { pause } from "../base/retry.js";
+import { ClientWatch } from "./client-watch.js";
 import { WriteBatching } from "./write-batching.js";
 
 /** The facts that determine a command's outcome. */
@@ -120,21 +115,6 @@ class Flight extends Timed {
   }
 }
 
-/** Adds a listener. Returns a function that removes it. */
-type Subscribe = (listener: () => void) => () => void;
-
-const adderTo =
-  (listeners: Set<() => void>): Subscribe =>
-  (listener) => {
-    listeners.add(listener);
-    return () => listeners.delete(listener);
-  };
-
-/** Calls those that are there now: a call may remove its own. */
-const callAll = (listeners: ReadonlySet<() => void>): void => {
-  for (const listener of [...listeners]) listener();
-};
-
 /**
  * The only place where a command is passed to a client.
  *
@@ -142,87 +122,20 @@ const callAll = (listeners: ReadonlySet<() => void>): void => {
  * that there are three outcomes: a reply, an error reply, or no reply (unknown, if the command changes anything). The promise
  * always settles by the deadline.
  */
-export class CommandExecutor {
-  readonly client: RedisLike;
-  readonly #waiting = new Set<() => void>();
-  readonly #readyListeners = new Set<() => void>();
-  readonly #dropListeners = new Set<() => void>();
+export class CommandExecutor extends ClientWatch {
   readonly #isShared: boolean;
   #inFlight = 0;
   #once: SendingOnce | undefined;
-  /** For each command in flight that is never sent again: a function that ends it when its connection is lost. */
-  readonly #sentOnce = new Set<() => void>();
   readonly #writes = new WriteBatching();
-  /**
-   * How many times a connection, or a reply with it, was lost. A Cluster client reports only lost replies. Commands that were in
-   * flight then may have been sent twice, by kit or by the client.
-   */
-  connectionEpoch = 0;
-  /** A command was late, and since it was sent nothing has arrived on the connection. */
-  #isSilent = false;
-  #lastError: unknown;
-  #hasEnded = false;
-  #stopListeningToEnd: (() => void) | undefined;
-  #users = 0;
 
   /**
    * `isShared`: many callers send single commands. Then some commands are sent together, and a refused command is sent again.
    * Otherwise one borrower sends a sequence, and has to decide what a refusal in it means.
    */
   constructor(client: RedisLike, isShared = false) {
-    this.client = client;
+    super(client);
     this.#isShared = isShared;
   }
-
-  /** The first call adds kit's listeners to the client. The listener for `error` also keeps ioredis from printing. */
-  attach(): void {
-    if (this.#users++ > 0) return;
-    this.#hasEnded = hasEnded(this.client);
-    this.#listen("on");
-    this.#stopListeningToEnd = listenToEnd(this.client, this.#onEnd);
-    connectionsOf(this.client).forEach(guardNode);
-  }
-
-  /**
-   * Each `attach()` needs one `detach()`. The last one removes the listeners, and so ends the waits for the client to become ready.
-   */
-  detach(): void {
-    if (--this.#users > 0) return;
-    this.#listen("off");
-    this.#stopListeningToEnd?.();
-    callAll(this.#waiting);
-  }
-
-  #listen(how: "on" | "off"): void {
-    const listeners = {
-      error: this.#onError,
-      ready: this.#onReady,
-      // Another database counts as another server.
-      select: this.#onReady,
-      close: this.#onDrop,
-      connecting: this.#onConnecting,
-      connect: this.#onConnect,
-      // On a Cluster only: from now on another server may serve a slot.
-      "-node": this.#onNodeLost,
-      "+node": guardNode,
-    };
-    for (const [event, listener] of Object.entries(listeners)) this.client[how](event, listener);
-  }
-
-  /** Whether the owner of a borrowed client has ended it. Only the owner can connect it again. */
-  get isEnded(): boolean {
-    return this.#hasEnded && !isOwned(this.client);
-  }
-
-  /**
-   * Calls `listener` each time the client became ready again, each time it got a reply after a silence, and each time a Cluster
-   * client lost a node. A Cluster client stays ready then, and its next command finds the node again, or its replacement. Returns a
-   * function that removes the listener.
-   */
-  readonly onReady: Subscribe = adderTo(this.#readyListeners);
-
-  /** Calls `listener` each time the connection was lost, including when the client ended. Returns a function that removes it. */
-  readonly onDrop: Subscribe = adderTo(this.#dropListeners);
 
   /**
    * Sends one command and resolves with its raw reply.
@@ -235,7 +148,7 @@ export class CommandExecutor {
     let refusal: Error | undefined;
     let pauseMs = firstPauseMs;
     for (;;) {
-      if (!isReady(this.client) && !(await this.#untilReady(call))) throw this.#failure(call, refusal);
+      if (!isReady(this.client) && !(await this.untilReady(call))) throw this.#failure(call, refusal);
       if (call.isWanted?.() === false) throw this.#silence(call);
       const { stream } = this.client as NodeClient;
       const epoch = this.connectionEpoch;
@@ -249,12 +162,12 @@ export class CommandExecutor {
       const once = this.#mayRepeat(call) ? (this.#once ??= SendingOnce.on(this.client))?.send(send) : undefined;
       const replying = once ? once.replying : send(this.client);
       this.#inFlight++;
-      if (once) this.#sentOnce.add(once.lose);
-      const outcome = await new Flight(replying, call, this.#landed, this.#heard).outcome;
-      if (once) this.#sentOnce.delete(once.lose);
+      if (once) this.sentOnce.add(once.lose);
+      const outcome = await new Flight(replying, call, this.#landed, this.heard).outcome;
+      if (once) this.sentOnce.delete(once.lose);
       if (outcome === "late") {
         const isUnresponsive = stream?.bytesRead === heard && performance.now() - sentAt >= unresponsiveMs;
-        this.#isSilent ||= stream !== undefined && stream.bytesRead === heard;
+        this.isSilent ||= stream !== undefined && stream.bytesRead === heard;
         if (isOwned(this.client)) this.#replaceUnresponsive(isUnresponsive);
         call.maybeSent = true;
         throw this.#failure(call, refusal);
@@ -275,17 +188,16 @@ export class CommandExecutor {
         call.maybeSent ||= isPartial;
         if (this.#isShared && text.startsWith("MOVED") && !isClusterClient(this.client))
           throw this.#failure(call, elsewhere(call, reply));
-        if (!isPassing(text) || !this.#isShared) throw this.#failure(call, reply);
-        if (call.maybeSent && !call.idempotent) throw this.#failure(call, reply);
-        refusal = reply;
+        const isFinal = !isPassing(text) || !this.#isShared || (call.maybeSent && !call.idempotent);
         // A try that begins at the deadline would only turn a clear answer into an unknown outcome.
-        if (call.deadline.remainingMs <= 2 * pauseMs) throw this.#failure(call, refusal);
+        if (isFinal || call.deadline.remainingMs <= 2 * pauseMs) throw this.#failure(call, reply);
+        refusal = reply;
       } else {
         const sent = !this.#wasNeverSent(error, epoch);
         call.maybeSent ||= sent;
         // That ends only when its owner unsubscribes.
         if (isSubscribed(error)) throw this.#silence(call, error);
-        this.#lastError = error;
+        this.lastError = error;
         if (sent) this.connectionEpoch++;
         if (sent && !call.idempotent) throw this.#silence(call);
       }
@@ -302,18 +214,11 @@ export class CommandExecutor {
    * @throws {KitUnavailableError} it could not before the deadline, or has ended.
    */
   async ready(call: Call): Promise<void> {
-    if (!isReady(this.client) && !(await this.#untilReady(call))) throw this.#silence(call);
+    if (!isReady(this.client) && !(await this.untilReady(call))) throw this.#silence(call);
   }
 
   readonly #landed = (): void => {
     this.#inFlight--;
-  };
-
-  /** A borrowed client keeps a silent connection, so it emits nothing when the server answers again. */
-  readonly #heard = (): void => {
-    if (!this.#isSilent) return;
-    this.#isSilent = false;
-    detached(() => callAll(this.#readyListeners));
   };
 
   /** Whether the client might resend a command that must run only once. kit's clients and pool connections never do. */
@@ -336,30 +241,7 @@ export class CommandExecutor {
   #replyIn(error: unknown): Error | undefined {
     if (isReplyError(error)) return error;
     const last = error instanceof Error ? onlyRefused.exec(error.message)?.[1] : undefined;
-    if (last === undefined) return undefined;
-    const reply = new Error(last);
-    reply.name = "ReplyError";
-    return reply;
-  }
-
-  /** Resolves with whether the client became ready before the deadline. */
-  #untilReady(call: Call): Promise<boolean> {
-    call.signal?.throwIfAborted();
-    return settled<boolean>(
-      call,
-      ({ resolve }) => resolve(false),
-      ({ resolve }) => {
-        const look = (): void => {
-          if (isReady(this.client)) resolve(true);
-          // A borrowed client that ended stays ended. A client of ours is being connected again.
-          else if (this.isEnded || this.#users === 0) resolve(false);
-        };
-        this.#waiting.add(look);
-        if (this.client.status === "wait") detached(() => this.client.connect()).catch(() => undefined);
-        look();
-        return () => this.#waiting.delete(look);
-      },
-    );
+    return last === undefined ? undefined : Object.assign(new Error(last), { name: "ReplyError" });
   }
 
   /** At the deadline the call rejects with the server's last refusal, unless an earlier try may have succeeded. */
@@ -367,7 +249,7 @@ export class CommandExecutor {
     return refusal && !(call.maybeSent && call.mutates) ? refusal : this.#silence(call, refusal);
   }
 
-  #silence(call: Call, lastError: unknown = this.#lastError): KitError {
+  #silence(call: Call, lastError: unknown = this.lastError): KitError {
     const address = addressOf(this.client);
     const cause = lastError === undefined ? undefined : safeCause(lastError);
     const { stall } = call.deadline;
@@ -401,42 +283,6 @@ export class CommandExecutor {
     if (connections.length === 1 && connections[0] && isUnresponsive) destroySocket(connections[0]);
     else for (const connection of connections) void probe(connection);
   }
-
-  readonly #onError = (error: unknown): void => {
-    this.#lastError = originOf(error);
-  };
-
-  readonly #onReady = (): void => {
-    if (!isReady(this.client)) return;
-    this.#lastError = undefined;
-    this.#isSilent = false;
-    callAll(this.#waiting);
-    callAll(this.#readyListeners);
-  };
-
-  readonly #onEnd = (): void => {
-    this.#hasEnded = true;
-    this.#onDrop();
-  };
-
-  readonly #onConnecting = (): void => {
-    this.#hasEnded = false;
-  };
-
-  readonly #onConnect = (): void => noticeReopened(this.client);
-
-  readonly #onNodeLost = (): void => {
-    this.#onDrop();
-    if (isReady(this.client)) callAll(this.#readyListeners);
-  };
-
-  readonly #onDrop = (): void => {
-    this.connectionEpoch++;
-    // A Cluster client goes on with its other nodes, and rejects the commands of a lost one itself.
-    if (!isClusterClient(this.client)) for (const lose of this.#sentOnce) lose();
-    callAll(this.#waiting);
-    callAll(this.#dropListeners);
-  };
 }
 
 /** The error for a slot on another node: only a Cluster client can follow a slot to its node. */

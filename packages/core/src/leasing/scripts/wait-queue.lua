@@ -1,6 +1,6 @@
 -- wait-queue.lua - functions of every wait queue: the server's time, messages to waiters, and dead waiters.
 --
--- Defines readClock, newNotifier, someDead
+-- Defines readClock, allowWrites, failOnOtherType, newNotifier, someDead
 --
 -- All inputs are parameters. Exported: packages that lease join it to their scripts.
 
@@ -9,6 +9,15 @@ local function readClock()
   local time = redis.call('TIME')
   local seconds, micros = tonumber(time[1]), tonumber(time[2])
   return seconds * 1000 + math.floor(micros / 1000), seconds * 1000000 + micros
+end
+
+-- A write without effect on a sorted set. At maxmemory the writes after a write that frees memory are allowed.
+local function allowWrites(key) redis.call('ZREM', key, '|') end
+
+-- Fails on a key with data of another type, before the first write of a script: so no half of a change is left behind.
+local function failOnOtherType(keys)
+  if keys.zset then redis.call('ZCARD', keys.zset) end
+  if keys.hash then redis.call('HGET', keys.hash, '#') end
 end
 
 -- Messages to waiters. `listens(inbox)`: whether it has a subscriber. `notify(inbox, message)`: the same, and keeps the message

@@ -1,6 +1,6 @@
 -- grant.lua - the leases of a read/write lock, its queue, and the grants to the first of it.
 --
--- Needs newNotifier, fenceMs, nextFence, keptMs, someDead
+-- Needs allowWrites, failOnOtherType, newNotifier, fenceMs, nextFence, keptMs, someDead
 -- Defines modeOf, inMode, parseWaiter, storedWaiter, openLock
 --
 -- All inputs are parameters. A record, `mode|token|holder`, names a caller in the leases and in the queue; the mode is `r` or `w`.
@@ -59,7 +59,7 @@ local function openLock(keys, call)
   local nextToken = nextFence(stored, call.micros)
   if not nextToken then return nil end
   local waiting = redis.call('ZCARD', queue)
-  redis.call('HGET', waiters, '#')
+  failOnOtherType({ hash = waiters })
   local latest = redis.call('ZRANGE', leases, -2, -1, 'WITHSCORES')
   local notifier = newNotifier(call.shared)
   -- `mode` is nil while nobody holds the lock. `isBlocked`: a waiter comes before every call that does not wait. `isGone` has
@@ -243,8 +243,7 @@ local function openLock(keys, call)
   -- record that joins the queue; `isAcquire`: at maxmemory nothing is written, and the call is refused; `keepMs`: how long the
   -- token is kept if nobody holds the lock afterwards, empty or nil to change nothing.
   function self.write(change)
-    -- A write without effect: at maxmemory the writes after a write that frees memory are allowed.
-    if not change.isAcquire then redis.call('ZREM', leases, '') end
+    if not change.isAcquire then allowWrites(leases) end
     -- Readers have no fencing token, but the layout is stored with it.
     if newFence or (#added > 0 and not stored) then redis.call('SET', fence, '1:' .. (newFence or '0'), 'PX', fenceMs) end
     if stored and not self.mode and (change.keepMs or '') ~= '' then

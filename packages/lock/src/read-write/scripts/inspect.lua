@@ -16,7 +16,7 @@ local first = tonumber(ARGV[1])
 
 local stored = redis.call('GET', fence)
 if not nextFence(stored, 0) then return redis.error_reply(layoutError) end
-redis.call('HGET', waiters, '#')
+failOnOtherType({ hash = waiters })
 local now = readClock()
 local held = {}
 local latest = redis.call('ZRANGE', leases, -first, -1, 'WITHSCORES')

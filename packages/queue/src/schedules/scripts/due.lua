@@ -10,7 +10,7 @@
 --
 -- Reply     {now, next, id, at, schedule, bytes, …}  server time, epoch ms; the first instant that is not due, as text, empty: there is
 --           none; four for each due schedule: score, its field (empty: it is gone), size of its template,
---           and a `b` if its field has a last run whose job is neither gone nor dead
+--           and ` busy` if its field has a last run whose job is neither gone nor dead
 local schedules = KEYS[1]
 local templates = KEYS[2]
 local upcoming = KEYS[3]
@@ -31,6 +31,6 @@ for i = 1, #found, 2 do
   reply[n + 1], reply[n + 2] = found[i], found[i + 1]
   reply[n + 3] = redis.call('HGET', schedules, found[i]) or ''
   local isBusy = isPending(jobs, dead, found[i], lastOf(reply[n + 3]))
-  reply[n + 4] = redis.call('HSTRLEN', templates, found[i]) .. (isBusy and 'b' or '')
+  reply[n + 4] = redis.call('HSTRLEN', templates, found[i]) .. (isBusy and ' busy' or '')
 end
 return reply

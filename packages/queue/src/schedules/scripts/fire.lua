@@ -15,10 +15,10 @@
 -- ARGV[1]  stamp        string  first word of the headers
 -- ARGV[2]  plan         string  one line per schedule, eight parts between tabs: id, revision, score, score of the next run, runs left
 --                               (empty: no bound), instants of the runs between commas, for each of which a job is added; its id
---                               is that of the schedule, `@`, and the instant. Then `s` to add none while
---                               the job of the last run is there, and to store the last of these; `n` for a run on demand, which is
---                               done if its instant or a later one is stored, `b` for one that adds none while that job is there; how
---                               many ms after their instants the jobs are due
+--                               is that of the schedule, `@`, and the instant. Then `skip` to add none while
+--                               the job of the last run is there, and to store the last of these; `demand` for a run on demand, which
+--                               is done if its instant or a later one is stored, `demandSkip` for one that adds none while that job is
+--                               there; how many ms after their instants the jobs are due
 --
 -- Reply     a digit for each line: 1 it is done; 0 nothing was changed, unless the schedule is gone: then it leaves `upcoming`
 local jobs = KEYS[1]
@@ -48,7 +48,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local fields, ready, later, counts, scores, gone, reply = {}, {}, {}, {}, {}, {}, ''
 for line in string.gmatch(plan, '[^\n]+') do
   local id, revision, at, next, left, runs, mode, wait =
-    string.match(line, '^([^\t]+)\t([^\t]*)\t([^\t]+)\t([^\t]+)\t(%d*)\t([%d,]*)\t(%a?)\t(%d+)$')
+    string.match(line, '^([^\t]+)\t([^\t]*)\t([^\t]+)\t([^\t]+)\t(%d*)\t([%d,]*)\t(%a*)\t(%d+)$')
   -- A line of what was stored damaged keeps no other schedule from its run.
   local isWhole = next == 'inf' or string.find(next or '', '^%d+$')
   id = id or ''
@@ -58,8 +58,8 @@ for line in string.gmatch(plan, '[^\n]+') do
   local head, own, stored, tail = string.match(schedule or '', '^(%d+\t([^\t]+)\t)(%d*)(\t.*)$')
   if not schedule then gone[#gone + 1] = id end
   local timing, last, paused = string.match(tail or '', '^(\t[^\t]*)\t?(%d*)(.*)$')
-  local isRepeat = (mode == 'n' or mode == 'b') and (tonumber(last) or -1) >= (tonumber(runs) or 0)
-  local isBusy = (mode == 's' or mode == 'b') and runs ~= '' and isPending(jobs, dead, id, last)
+  local isRepeat = (mode == 'demand' or mode == 'demandSkip') and (tonumber(last) or -1) >= (tonumber(runs) or 0)
+  local isBusy = (mode == 'skip' or mode == 'demandSkip') and runs ~= '' and isPending(jobs, dead, id, last)
   if isRepeat then runs, isBusy = '', false end
   if isWhole and template and own == revision and score == at and not isBusy then
     reply = reply .. '1'

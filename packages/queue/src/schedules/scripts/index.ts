@@ -48,7 +48,7 @@ export const due = defineScript({
       next: next === "" ? Infinity : Number(next),
       found: rowsOf(all, 2).map(([id, at, field, bytes]) => ({
         ...{ id, at, field, bytes: Number.parseInt(bytes, 10) },
-        isBusy: bytes.endsWith("b"),
+        isBusy: bytes.endsWith("busy"),
       })),
     };
   },
@@ -118,7 +118,7 @@ export const readSchedule = defineScript({
   reply: (raw): ReadSchedule => {
     const [now, removed, field, template, at, busy] = raw as Buffer[] & { readonly length: 6 };
     const facts = { now: Number(now), removed: String(removed), field: String(field), at: String(at) };
-    return { ...facts, template: template!, isBusy: String(busy) === "b" };
+    return { ...facts, template: template!, isBusy: String(busy) === "busy" };
   },
 });
 

@@ -9,7 +9,7 @@
 -- ARGV[1]  id         string  of the schedule
 --
 -- Reply     {now, removed, schedule, template, at, busy}  server time, epoch ms, and how many schedules were ever removed, as text; its
---           fields and score, each empty if there is none; `b` as in `due.lua`
+--           fields and score, each empty if there is none; `busy` as in `due.lua`
 local schedules = KEYS[1]
 local templates = KEYS[2]
 local upcoming = KEYS[3]
@@ -29,5 +29,5 @@ return {
   field,
   redis.call('HGET', templates, id) or '',
   redis.call('ZSCORE', upcoming, id) or '',
-  isBusy and 'b' or '',
+  isBusy and 'busy' or '',
 }

@@ -9,28 +9,29 @@
 -- KEYS[6]  producers    zset     producer to the sequence number of its last call
 -- KEYS[7]  limits       hash     what keeps jobs from beginning; `listened`
 -- KEYS[8]  events       stream   what happened, for those who listen
--- KEYS[n]  once         any      only if a job has the word `u` or `?`: `leases`, `dead`, `failures` and `suspended`; then `unique`, if a
---                                job has the word `k`; then, if one has the word `?`, the stored answers of this producer, and of
---                                the producer in the word `o` of each such job
+-- KEYS[n]  once         any      only if a job has the word `ifNew` or `answer`: `leases`, `dead`, `failures` and `suspended`; then
+--                                `unique`, if a job has the word `key`; then, if one has the word `answer`, the stored answers of this
+--                                producer, and of the producer in the word `settles` of each such job
 -- ARGV[1]  producer     string   9 characters; the ids of its jobs are these, a dot and a count in base 36
 -- ARGV[2]  sequence     integer  number of this call; calls of one producer come in order
 -- ARGV[3]  isNew        integer  1: this producer has not called for an hour; the oldest producers are dropped
--- ARGV[4]  plan         string   one line per job: its id, then a tab before each word: `l` to the front, `p-1` priority, `d500` ms
---                                to wait, `@1700000000000` due instant, `u` only if there is no job of this id but one that has
---                                expired, `oNAME:5` only if call 5 of producer NAME did not arrive, which then is refused for ever,
---                                `?` reply with whether it was added, `?-` without a search. Without words the job goes to the end of
---                                `waiting`. `kKEY` only if no job has this key, and always with `?`: `w5000` the key stays taken for so many ms,
---                                `e` also after an add that is refused; `r` a ready or delayed job gets the blob instead, and an active
---                                one a successor
+-- ARGV[4]  plan         string   one line per job: its id, then a tab before each word of the job. Without words it goes to the end of
+--                                `waiting`. `front`: to the front; `priority=-1`: its priority; `delay=500`: ms to wait;
+--                                `due=1700000000000`: instant; `ifNew`: only if there is no job of this id but one that has expired;
+--                                `settles=NAME:5`: only if call 5 of producer NAME did not arrive, which then is refused for ever;
+--                                `answer`: reply with whether it was added, `answer=quick`: without a search. `key=KEY`: only if no job
+--                                has this key, always with `answer`; `ttl=5000`: the key stays taken for so many ms; `extend`: also after
+--                                an add that is refused; `replace`: a ready or delayed job gets the blob instead, and an active one a
+--                                successor
 -- ARGV[n]  blobs        string   header and payload of each
 --
 -- Reply     now, answers         server time, epoch ms, after a minus if the server has lost the data of the queue, and its layout;
 --                                all jobs are stored, now or by an earlier arrival of this call. Then a line
---                                for each job with the word `?`, in order, with its id, a tab, and `added` or where the job of this id
+--                                for each job with the word `answer`, in order, with its id, a tab, and `added` or where the job of this id
 --                                was: `ready`, `active`, `delayed`, `dead`; `unsure` ready or active, if more than 1,000 are active;
 --                                `lost` in no list of work, if no search of `waiting` or `suspended` is needed to find out; `gone` if
 --                                an earlier call had the job and its answer is no longer stored. If a job has its key: the same of that
---                                job, `ended`, or `held` without a search; a tab and its id; a tab and `r` if it has the blob now. With
+--                                job, `ended`, or `held` without a search; a tab and its id; a tab and `replaced` if it has the blob now. With
 --                                `added` that id is of a job that had expired, and has the blob now
 local jobs = KEYS[1]
 local waiting = KEYS[2]
@@ -69,7 +70,7 @@ if leases then
   redis.call('ZCARD', dead)
   redis.call('HLEN', failures)
   redis.call('ZCARD', suspended)
-  if string.find(plan, '\tk', 1, true) then
+  if string.find(plan, '\tkey=', 1, true) then
     unique, stored = stored[1], { unpack(stored, 2) }
     redis.call('HLEN', unique)
   end
@@ -164,7 +165,7 @@ end
 local function replace(held, former, blob, due)
   local entry = entryOfBlob(held.id, former)
   local priority = string.match(entry, '^!(-?%d+)!')
-  redis.call('HSET', jobs, held.id, withWord(blob, 'p', priority and ' p' .. priority or ''))
+  redis.call('HSET', jobs, held.id, withOption(blob, 'priority', priority))
   local score = tonumber(redis.call('ZSCORE', delayed, entry) or nil)
   if not score then
     local name = nameOf(former)
@@ -183,8 +184,8 @@ end
 local function renew(id, blob, due)
   if added[id] then return false end
   local former = redis.call('HGET', jobs, id)
-  local addedAt, wait, from = string.match(former, '^(%S+) %S+[^\n]- e(%d+)@?(%d*)')
-  local start = wait and tonumber(addedAt, 36)
+  local wait, from = string.match(optionOf(former, 'expires') or '', '^(%d+)@?(%d*)$')
+  local start = wait and tonumber(string.match(former, '^%S+'), 36)
   if not start or math.max(start, tonumber(from) or 0) + wait >= now then return false end
   local state, dueAt = stateOf(id)
   local isHeld = state ~= 'ready' and (dueAt or behind) >= behind
@@ -197,14 +198,14 @@ local function renew(id, blob, due)
   return true
 end
 
--- `added` if a job may be added, or the state of the job that has its key; the id of either; `r` if that was replaced, `n` if the job is
--- its successor.
+-- `added` if a job may be added, or the state of the job that has its key; the id of either; `replaced` if that has the blob now,
+-- `follows` if the job is its successor.
 local claims = 0
 local function claim(word, id, blob, due)
   claims = claims + 1
-  local key, till = word.k, word.w and now + word.w or 0
+  local key, till = word.key, word.ttl and now + word.ttl or 0
   local held = holderOf(unique, jobs, dead, key)
-  if held.id and held.till <= now and not word.r then
+  if held.id and held.till <= now and not word.replace then
     local isRenewed = renew(held.id, blob, due)
     if isRenewed then
       takeKey(key, held.id, till, '')
@@ -216,19 +217,19 @@ local function claim(word, id, blob, due)
     takeKey(key, id, till, '')
     return 'added', id
   end
-  local isSearched = held.id and (word.r or word['?'] == '')
+  local isSearched = held.id and (word.replace or word.answer == '')
   local state = isSearched and stateOf(held.id) or held.id and 'held' or 'ended'
-  if word.e then takeKey(key, held.last, till, held.before) end
-  if word.r and held.id then
+  if word.extend then takeKey(key, held.last, till, held.before) end
+  if word.replace and held.id then
     local former = redis.call('HGET', jobs, held.id)
     if state == 'ready' or state == 'delayed' then
       replace(held, former, blob, due)
-      return state, held.id, 'r'
+      return state, held.id, 'replaced'
     end
-    if state ~= 'lost' and string.find(former, '^%S+ %S+[^\n]- k%S[^\n]*\n') then
-      redis.call('HSET', jobs, held.id, withWord(former, 'n', ' n' .. id))
+    if state ~= 'lost' and optionOf(former, 'latestKey') then
+      redis.call('HSET', jobs, held.id, withOption(former, 'successor', id))
       takeKey(key, id, 0, held.id)
-      return 'added', id, 'n'
+      return 'added', id, 'follows'
     end
   end
   return state, held.id or held.last
@@ -237,14 +238,14 @@ end
 local answers, answered = '', 1
 for i, id in ipairs(ids) do
   local word = {}
-  for letter, value in string.gmatch(words[i], '\t(.)([^\t]*)') do word[letter] = value end
-  local wantsAnswer = word['?']
+  for name, value in string.gmatch(words[i], '\t(%a+)=?([^\t]*)') do word[name] = value end
+  local wantsAnswer = word.answer
   local isStored, answer, before = false, 'added'
-  if word.o then
+  if word.settles then
     -- A sequence number in `producers` means that the call arrived. A half above the number means that it is refused from now on.
     -- Repeats are recorded per job, also those that added nothing: a later one would add it. Their answers join those of the call.
-    local former, number = string.match(word.o, '(%w+):(%d+)')
-    local repeated = word.o .. ':' .. id
+    local former, number = string.match(word.settles, '(%w+):(%d+)')
+    local repeated = word.settles .. ':' .. id
     if wantsAnswer then
       answered = answered + 1
       before = string.match(redis.call('GET', stored[answered]) or '', '^' .. number .. '\n.*') or number
@@ -261,18 +262,18 @@ for i, id in ipairs(ids) do
       redis.call('ZADD', producers, number, repeated)
     end
   end
-  local entry = entryOf(id, tonumber(word.p or 0))
+  local entry = entryOf(id, tonumber(word.priority or 0))
   -- From `behind` on, a score is that of a successor.
-  local due = math.min(word.d and now + word.d or tonumber(word['@'] or now), behind - 1)
-  if not isStored and word.u and (added[id] or redis.call('HEXISTS', jobs, id) == 1) then
+  local due = math.min(word.delay and now + word.delay or tonumber(word.due or now), behind - 1)
+  if not isStored and word.ifNew and (added[id] or redis.call('HEXISTS', jobs, id) == 1) then
     isStored = true
     if not renew(id, blobs[i], due) and wantsAnswer then answer = stateOf(id) end
   end
-  if not isStored and word.k then
+  if not isStored and word.key then
     local state, holder, effect = claim(word, id, blobs[i], due)
     isStored = state ~= 'added' or holder ~= id
     if isStored then answer = table.concat({ state, holder, effect }, '\t') end
-    if effect == 'n' then due = due + behind end
+    if effect == 'follows' then due = due + behind end
   end
   if wantsAnswer then
     -- From here on it is a line of the reply.
@@ -281,7 +282,7 @@ for i, id in ipairs(ids) do
     if before then redis.call('SET', stored[answered], before .. answer, 'PX', 600000) end
   end
   if not isStored then
-    if word.k then
+    if word.key then
       -- At once, for a later job of the call with the same key.
       redis.call('HSET', jobs, id, blobs[i])
     else
@@ -292,7 +293,7 @@ for i, id in ipairs(ids) do
     tell('added', id, nameOf(blobs[i]), added[id])
     if due > now then
       delay(entry, due)
-    elseif word.l then
+    elseif word.front then
       redis.call('LPUSH', waiting, id)
       wakeWorker(wake)
     else

@@ -74,7 +74,7 @@ end
 redis.call('ZREM', leases, '')
 releaseSuccessor(jobs, delayed, wake, id)
 for _, key in ipairs(replies) do
-  redis.call('HSET', key, id, 'c')
+  redis.call('HSET', key, id, 'cancelled')
   redis.call('PEXPIRE', key, 600000)
 end
 if member then

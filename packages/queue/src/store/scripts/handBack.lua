@@ -52,9 +52,9 @@ for member in string.gmatch(members, '[^\n]+') do
     entries[#held] = leasedEntry(member)
     local id = idOf(entries[#held])
     tell('ready', id)
-    -- A record that ends with `e` is of a job that was passed on and had not begun.
-    local record = hasBegun[id] and (redis.call('HGET', failures, id) or 'e')
-    if record and string.sub(record, -1) == 'e' then redis.call('HSET', failures, id, '0\t0\t') end
+    -- A record that ends with `fresh` is of a job that was passed on and had not begun.
+    local record = hasBegun[id] and (redis.call('HGET', failures, id) or 'fresh')
+    if record and string.find(record, 'fresh$') then redis.call('HSET', failures, id, '0\t0\t') end
   end
 end
 -- The jobs from the front of a priority up to this one; false if it is not among the first 100.

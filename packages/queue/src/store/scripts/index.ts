@@ -149,14 +149,8 @@ export interface StepReply {
 const instant = (ms: number): number | undefined => (ms === -2 ? undefined : ms === -1 ? Infinity : ms);
 
 const reclaimedOf = (line: string): Reclaimed => {
-  const space = line.lastIndexOf(" ");
-  const state = line.slice(space + 1);
-  return {
-    member: line.slice(0, space),
-    crashes: Number.parseInt(state, 10) || 0,
-    isDead: state.endsWith("x"),
-    isGone: state === "gone",
-  };
+  const [member = "", crashes, state] = line.split("\t");
+  return { member, crashes: Number(crashes) || 0, isDead: state === "dead", isGone: crashes === "gone" };
 };
 
 const decodeStep = (raw: unknown): StepReply => {

@@ -8,7 +8,7 @@
 -- ARGV[1]  received  string  ids of jobs whose outcomes have arrived, one per line, at most 100
 -- ARGV[2]  wanted    string  ids of jobs, one per line, at most 100
 --
--- Reply     {outcome, …}  for each wanted id: the outcome that `step` stored; `x` and its record if it is a dead letter; `waiting`: it has
+-- Reply     {outcome, …}  for each wanted id: the outcome that `step` stored; `dead`, LF and its record if it is a dead letter; `waiting`: it has
 --           not ended; `gone`; `later`: the outcomes before it have more than a MiB
 local jobs = KEYS[1]
 local failures = KEYS[2]
@@ -25,7 +25,7 @@ local outcomes, bytes = {}, 0
 for id in string.gmatch(wanted, '[^\n]+') do
   local outcome = bytes > 1048576 and 'later' or redis.call('HGET', replies, id)
   if not outcome then
-    if redis.call('ZSCORE', dead, id) then outcome = 'x' .. (redis.call('HGET', failures, id) or '')
+    if redis.call('ZSCORE', dead, id) then outcome = 'dead\n' .. (redis.call('HGET', failures, id) or '')
     elseif redis.call('HEXISTS', jobs, id) == 1 then outcome = 'waiting'
     else outcome = 'gone' end
   end

@@ -1,6 +1,6 @@
 -- places.lua - finds where a job stands that is not active.
 --
--- Needs suspendedEntry, nameOf
+-- Needs optionOf, suspendedEntry, nameOf
 -- Defines placeOf, leave
 
 -- `delayed` and the instant at which it is due, `prioritised`, `waiting`, or its member of `suspended`; nil if it is in none of them. The search in
@@ -13,7 +13,7 @@ local function placeOf(waiting, prioritised, delayed, suspended, id, entry, blob
   local name = nameOf(blob) or ''
   local from, to = '[' .. name .. ' ', '(' .. name .. '!'
   -- A job of the mode `keepLast` may have been given another name meanwhile.
-  if string.find(blob, '^%S+ %S+[^\n]- k%S') then from, to = '-', '+' end
+  if optionOf(blob, 'latestKey') then from, to = '-', '+' end
   repeat
     local page = redis.call('ZRANGE', suspended, from, to, 'BYLEX', 'LIMIT', 0, 1000)
     for _, member in ipairs(page) do

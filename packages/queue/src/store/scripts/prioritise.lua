@@ -25,15 +25,12 @@ redis.call('LLEN', waiting)
 redis.call('ZCARD', wake)
 local blob = redis.call('HGET', jobs, id)
 if not blob then return 0 end
-local stamp, name, words, payload = string.match(blob, '^(%S+) (%S+)([^\n]*)(\n.*)$')
-if not stamp then return 0 end
-local former = entryOf(id, tonumber(string.match(words, ' p(-?%d+)') or 0))
+if not nameOf(blob) then return 0 end
+local former = entryOfBlob(id, blob)
 local place, due = placeOf(waiting, prioritised, delayed, suspended, id, former, blob)
 if not place then return 0 end
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', delayed, '')
-local word = priority == 0 and '' or string.format(' p%d', priority)
-local others = string.gsub(words, ' p%-?%d+', '', 1)
-redis.call('HSET', jobs, id, stamp .. ' ' .. name .. word .. others .. payload)
+redis.call('HSET', jobs, id, withOption(blob, 'priority', priority ~= 0 and string.format('%d', priority)))
 moveTo(entryOf(id, priority), place, due, waiting, prioritised, delayed, suspended, wake, id, former)
 return 1

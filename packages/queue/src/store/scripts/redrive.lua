@@ -57,7 +57,7 @@ for id in string.gmatch(ids, '[^\n]+') do
     bytes = bytes + sizeOf(jobs, failures, id)
     local blob = verb == 'redrive' and redis.call('HGET', jobs, id)
     -- A job without a record may have expired: this one was taken.
-    if blob and string.match(blob, '^[^\n]* e%d') then redis.call('HSET', failures, id, '0\t0\t')
+    if blob and optionOf(blob, 'expires') then redis.call('HSET', failures, id, '0\t0\t')
     else forgotten[#forgotten + 1] = id end
     if blob and spreadMs > 0 then
       later[#later + 1] = string.format('%.0f', now + math.random() * spreadMs)

@@ -10,7 +10,7 @@
 -- KEYS[8]  events       stream  what happened, for those who listen
 -- KEYS[9]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- ARGV[1]  id           string  of the job
--- ARGV[2]  due          string  `d500` ms from now, or `@1700000000000` an instant; one in the past means now
+-- ARGV[2]  due          string  `delay=500` ms from now, or `due=1700000000000` an instant; one in the past means now
 --
 -- Reply     `ready` or `delayed`: what the job is from now on; a ready job that is due now keeps its place. `none` there is no such job;
 --           `dead` it is a dead letter; `elsewhere` it is active, or in no list of work: only a search of `leases` can tell. These three
@@ -39,8 +39,8 @@ local place, former = placeOf(waiting, prioritised, delayed, suspended, id, entr
 if not place then return 'elsewhere' end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local at = tonumber(string.sub(due, 2))
-if string.sub(due, 1, 1) == 'd' then at = now + at end
+local word, at = string.match(due, '^(%a+)=(.*)$')
+at = word == 'delay' and now + at or tonumber(at)
 at = math.min(at, behind - 1)
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', delayed, '')

@@ -23,24 +23,24 @@
 -- ARGV[4]   room         string   `maxBytes first`: how many bytes of jobs to take at most, though at least one job; how many jobs to read
 --                                 first, since they may be large; empty: 4 MiB, and all jobs in one go
 -- ARGV[5]   leaseMs      integer  length of their leases
--- ARGV[6]   flags        string   `w` the call stands behind a wait; `l` look for due jobs and ended leases; `t` reply with the time
---                                 even if idle; `s` the worker had no job: if it takes one, wake the idle workers to watch its lease
+-- ARGV[6]   flags        string   words: `woken` the call stands behind a wait; `look` for due jobs and ended leases; `time` reply with it
+--                                 even if idle; `announce` the worker had no job: if it takes one, wake the idle workers to watch its lease
 -- ARGV[7]   bounds       string   `maxCrashes maxCount maxAgeMs maxBytes`: crashes that make a job a dead letter, and how
 --                                 many letters are kept
 -- ARGV[8]   maintenance  string   completed jobs to count, then drop old dead letters; empty: neither is due
 -- ARGV[9]   done         string   members of `leases` whose jobs are done, one per line; made ids only, which are never reused
--- ARGV[n]   others       string   `member verdict record answer` of each other job that ended: its member; `d` for done, `x` for dead, both
---                                 with a `k` if it may have a successor; ms until the next attempt, with an `s` in front if it was snoozed;
---                                 or `h500`: no job begins for so many ms, and this one is the first; a `u` behind any of these: it was
---                                 taken under limits and did not begin, so it does not count for the rate; its new record for
---                                 `failures`; of one that is done empty, or `e` if it expired; the reply for its caller, empty if no
---                                 call waits: which of `replies`, its channel, its name, the outcome
+-- ARGV[n]   others       string   `member verdict record answer` of each other job that ended: its member; `done`, `expired` or `dead`;
+--                                 `retry=500` the next attempt comes after so many ms, `snooze=500` likewise and it was snoozed,
+--                                 `hold=500` no job begins for so many ms, and this one is the first; behind these `leads` if it may
+--                                 have a successor, and `unbegun` if it was taken under limits and did not begin, so it does not
+--                                 count for the rate; its new record for `failures`, empty if it is done; the reply for its caller,
+--                                 empty if no call waits: which of `replies`, its channel, its name, the outcome
 --
 -- Reply     {blob, …, entries, records, refused, reclaimed, state}: the jobs that were taken, in order (of a repeat: those still leased);
 --           their entries, one per line; their records in `failures`, one per line, empty if no job has one; members whose ends are
 --           refused, since their leases had been reclaimed, one per line, with a tab and `cancelled` if their jobs were cancelled;
---           members that this call reclaimed, one per line, each with a blank and its crashes, then `x` if it is dead, or `gone` if
---           there is no such job; `now nextDue nextEnd promoted isMore nextStart isStopped young` in epoch microseconds (0: idle) and ms, -1 for
+--           members that this call reclaimed, one per line, each with a tab and its crashes, or `gone` if there is no such
+--           job, and with a tab and `dead` if it is; `now nextDue nextEnd promoted isMore nextStart isStopped young` in epoch microseconds (0: idle) and ms, -1 for
 --           none, -2 for not looked; `nextStart`: when a ready job may begin if only time keeps it from that; -2: the queue has no limits;
 --           `isStopped`: 1 if no job may begin, since the queue is paused, or a handler wanted that; `young`: how many dead letters of the
 --           last hour were dropped
@@ -71,8 +71,8 @@ local maintenance = ARGV[8]
 local done = ARGV[9]
 local others = { unpack(ARGV, 10) }
 
-local isWoken = string.find(flags, 'w', 1, true)
-local looks = string.find(flags, 'l', 1, true)
+local isWoken = string.find(flags, 'woken', 1, true)
+local looks = string.find(flags, 'look', 1, true)
 local takes = count > 0
 local now, micros = 0, '0'
 local function readClock()
@@ -101,18 +101,18 @@ local readyCount = takes and redis.call('LLEN', waiting) or 0
 local isMaintained = maintenance ~= '' and (maintenance ~= '0' or redis.call('EXISTS', dead) == 1)
 if isWoken and readyCount == 0 and not isMaintained and redis.call('EXISTS', prioritised, delayed, leases, suspended) == 0 then
   repeated(redis.pcall('SET', taken, recordOf({}), 'PX', 600000, 'GET'))
-  if string.find(flags, 't', 1, true) then readClock() end
+  if string.find(flags, 'time', 1, true) then readClock() end
   return { '', '', '', '', micros .. ' -1 -1 0 0 -2 0 0' }
 end
 
 -- Ends and takes a few plain jobs while nothing is stored that could stop them. Nil: the rest of the script decides; nothing was changed.
 -- It needs no library, since building their functions takes longer than all its commands.
 local function usualStep()
-  local isPlain = maintenance == '' and #others == 0 and not string.find(flags, 's', 1, true) and not string.find(done, '!', 1, true)
+  local isPlain = maintenance == '' and #others == 0 and not string.find(flags, 'announce', 1, true) and not string.find(done, '!', 1, true)
   local isFew = #done < 600 and (readyCount <= sure or count == sure)
   if not isPlain or not isFew or redis.call('EXISTS', prioritised, limits, suspended) > 0 then return nil end
 
-  if takes or looks or string.find(flags, 't', 1, true) then readClock() end
+  if takes or looks or string.find(flags, 'time', 1, true) then readClock() end
   local members, goneIds, isEnding = {}, {}, {}
   for member in string.gmatch(done, '[^\n]+') do
     members[#members + 1] = member
@@ -254,17 +254,11 @@ for i = 1, #others, 4 do
   else
     isEnding[member] = true
     endedMembers[#endedMembers + 1] = member
-    if string.byte(verdict, -1) == 117 then
-      verdict = string.sub(verdict, 1, -2)
-      unbegun = unbegun + 1
-    end
-    if string.byte(verdict, 2) == 107 then
-      verdict = string.sub(verdict, 1, 1)
-      releaseSuccessor(jobs, delayed, wake, id)
-    end
-    local way, wait = string.match(verdict, '^(%a?)(.*)')
-    if way == 'd' then
-      tell(record == 'e' and 'expired' or 'completed', id)
+    local way, wait, more = string.match(verdict, '^(%a+)=?(%d*)(.*)$')
+    if string.find(more, 'unbegun', 1, true) then unbegun = unbegun + 1 end
+    if string.find(more, 'leads', 1, true) then releaseSuccessor(jobs, delayed, wake, id) end
+    if way == 'done' or way == 'expired' then
+      tell(way == 'done' and 'completed' or way, id)
       goneIds[#goneIds + 1] = id
       if answer ~= '' then notify(id, answer) end
     elseif redis.call('HEXISTS', jobs, id) == 1 then
@@ -274,13 +268,13 @@ for i = 1, #others, 4 do
         -- Without the stacks. JSON has no control characters: they stand for the escapes, so that the next quote is the end.
         local text = string.gsub(string.gsub(record, '\\\\', '\1'), '\\"', '\2')
         text = string.gsub(text, ',"stack":"[^"]*"', '')
-        tell('failed', id, verdict, (string.gsub(string.gsub(text, '\2', '\\"'), '\1', '\\\\')))
+        tell('failed', id, way, wait, (string.gsub(string.gsub(text, '\2', '\\"'), '\1', '\\\\')))
       end
-      if way == 'x' then
+      if way == 'dead' then
         makeDead(jobs, failures, dead, meta, id, now)
         mayHaveDied = true
         if answer ~= '' then notify(id, answer) end
-      elseif way == 'h' then
+      elseif way == 'hold' then
         first[#first + 1] = entry
         isLimited = true
         heldUntil = math.max(heldUntil or 0, now + wait)
@@ -314,21 +308,21 @@ if looks then
     endedMembers[#endedMembers + 1] = member
     isEnding[member] = true
     revoke(revoked, now, member)
-    if redis.call('HEXISTS', jobs, id) == 0 then return ' gone' end
+    if redis.call('HEXISTS', jobs, id) == 0 then return '\tgone' end
     local attempts, crashes, last, begun = parseRecord(redis.call('HGET', failures, id))
     -- The last crash is charged only to a job that began.
     if crashes == 0 or crashes + 1 < maxCrashes or begun == takeIdOf(member) then crashes = crashes + 1 end
     redis.call('HSET', failures, id, string.format('%s\t%d\t%s', attempts, crashes, last))
     redis.call('HINCRBY', meta, 'crashed', 1)
-    tell('crashed', id, crashes, crashes >= maxCrashes and 'x' or '')
+    tell('crashed', id, crashes, crashes >= maxCrashes and 'dead' or '')
     if crashes >= maxCrashes then
       releaseSuccessor(jobs, delayed, wake, id)
       makeDead(jobs, failures, dead, meta, id, now)
       mayHaveDied = true
-      return ' ' .. crashes .. 'x'
+      return '\t' .. crashes .. '\tdead'
     end
     returned[#returned + 1] = entry
-    return ' ' .. crashes
+    return '\t' .. crashes
   end
   for _, member in ipairs(ended) do
     -- This call ends the others itself.
@@ -513,7 +507,7 @@ if #entries > 0 then
     for i = 1, #ids do found[i] = found[i] or '' end
     records = table.concat(found, '\n')
   end
-  if string.find(flags, 's', 1, true) then watchLeases(meta, wake, now, leaseMs) end
+  if string.find(flags, 'announce', 1, true) then watchLeases(meta, wake, now, leaseMs) end
 end
 local begun = recorded and 0 or #entries
 allowed = allowed - begun

@@ -1,21 +1,21 @@
 -- successor.lua - lets a job begin once another has ended.
--- The header of the other has the id of its successor as the word `n`. In `delayed` the score of a successor is its due instant plus
+-- The header of the other has the id of its successor. In `delayed` the score of a successor is its due instant plus
 -- `behind`, later than any other.
 --
--- Needs entryOfBlob, wakeTimers
+-- Needs letters, optionOf, entryOfBlob, wakeTimers
 -- Defines behind, expiringFrom, releaseSuccessor
 
 local behind = 1000000000000000
 
 -- The blob of a job that expires, which does so after it is due at this instant; nil: it does not expire.
 local function expiringFrom(blob, at)
-  local later, found = string.gsub(blob, '^(%S+ %S+[^\n]- e%d+)@?%d*', '%1@' .. string.format('%.0f', at), 1)
+  local later, found = string.gsub(blob, '^(%S+ %S+[^\n]- ' .. letters.expires .. '%d+)@?%d*', '%1@' .. string.format('%.0f', at), 1)
   return found > 0 and later or nil
 end
 
 -- Called before the job is deleted.
 local function releaseSuccessor(jobs, delayed, wake, id)
-  local next = string.match(redis.call('HGET', jobs, id) or '', '^%S+ %S+[^\n]- n(%S+)')
+  local next = optionOf(redis.call('HGET', jobs, id), 'successor')
   local blob = next and redis.call('HGET', jobs, next)
   local entry = blob and entryOfBlob(next, blob)
   local score = entry and tonumber(redis.call('ZSCORE', delayed, entry) or 0) or 0

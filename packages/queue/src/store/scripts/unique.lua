@@ -2,7 +2,8 @@
 -- `unique` has for each key `id until before`: its last job; the instant until which the key is taken in any case, ms, or 0; and the job
 -- whose end that one waits for, or nothing. White space and `%` in ids are percent-encoded. A record that cannot be read counts as none.
 --
--- Defines keyRecord, holderOf, withWord, dropUnused
+-- Needs optionOf
+-- Defines keyRecord, holderOf, dropUnused
 
 local function encoded(id)
   return (string.gsub(id, '[%s%%]', function(character) return string.format('%%%02X', string.byte(character)) end))
@@ -20,7 +21,8 @@ end
 local function isAlive(jobs, dead, id, key)
   if redis.call('HEXISTS', jobs, id) == 0 or redis.call('ZSCORE', dead, id) then return false end
   if #id == 14 and string.find(id, '^%w+%.[0-9a-z]+$') then return true end
-  return decoded(string.match(redis.call('HGET', jobs, id), '^%S+ %S+[^\n]- [uk](%S+)') or '') == key
+  local blob = redis.call('HGET', jobs, id)
+  return decoded(optionOf(blob, 'uniqueKey') or optionOf(blob, 'latestKey') or '') == key
 end
 
 -- The record of a key, and as `id` the job that has it: neither done, removed nor dead. `hasFormer`: nor is the job before.
@@ -30,13 +32,6 @@ local function holderOf(unique, jobs, dead, key)
   local held = { last = last, till = tonumber(till) or 0, before = before, hasFormer = isAlive(jobs, dead, before, key) }
   held.id = isAlive(jobs, dead, last, key) and last or held.hasFormer and before
   return held
-end
-
--- The blob with another word of this letter in its header, or without one.
-local function withWord(blob, letter, word)
-  local head, words, payload = string.match(blob, '^(%S+ %S+)([^\n]*)(\n.*)$')
-  if not head then return blob end
-  return head .. word .. string.gsub(words, ' ' .. letter .. '%S+', '', 1) .. payload
 end
 
 -- Deletes keys that are not taken, out of so many random ones. With two for each add, about as many stay as are taken.

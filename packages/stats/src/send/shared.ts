@@ -1,9 +1,9 @@
 import type { ObjectLife } from "@kit/core/toolkit";
-import { Commands } from "./commands.js";
-import { SeriesIndex } from "./metric/series-index.js";
+import { Commands } from "../store/commands.js";
+import type { SendBuffer } from "./buffer.js";
 import type { StatsSettings } from "./options.js";
-import type { SendBuffer } from "./send/buffer.js";
-import { Sender, type SenderEvents } from "./send/sender.js";
+import { Sender, type SenderEvents } from "./sender.js";
+import { SeriesIndex } from "./series-index.js";
 
 export interface SharedEvents extends SenderEvents {
   /** A metric has no room for another series. */

@@ -1,8 +1,12 @@
 import { defineScript, type Script } from "@kit/core";
+import batchesSource from "./batches.lua";
+import binsSource from "./bins.lua";
 import countSource from "./count.lua";
+import frequenciesSource from "./frequencies.lua";
 import indexSource from "./index.lua";
 import logSource from "./log.lua";
 import mergeSource from "./merge.lua";
+import momentsSource from "./moments.lua";
 import readSource from "./read.lua";
 
 /**
@@ -23,27 +27,27 @@ export interface Channel {
   readonly maxPlaces: number;
 }
 
-const batchScript = (name: string, source: string, idempotent: boolean): BatchScript =>
-  defineScript({
-    name,
-    source,
-    keys: ["...series"],
-    args: ["...plan"],
-    idempotent,
-    reply: (raw) => (raw as unknown[]).map((one) => (one instanceof Error ? one : String(one))),
-  });
-
-const channel = (name: string, source: string, maxPlaces: number): Channel => ({
-  script: batchScript(name, source, true),
-  onceOnly: batchScript(name, source, false),
-  maxPlaces,
-});
+const channel = (name: string, sources: readonly string[], maxPlaces: number): Channel => {
+  const batchScript = (idempotent: boolean): BatchScript =>
+    defineScript({
+      name,
+      source: [batchesSource, ...sources],
+      keys: ["...series"],
+      args: ["...plan"],
+      idempotent,
+      reply: (raw) => (raw as unknown[]).map((one) => (one instanceof Error ? one : String(one))),
+    });
+  return { script: batchScript(true), onceOnly: batchScript(false), maxPlaces };
+};
 
 /** Adds to counters. */
-export const count: Channel = channel("stats.count", countSource, 1_000);
+export const count: Channel = channel("stats.count", [countSource], 1_000);
 
 /** Merges partial distributions. */
-export const merge: Channel = channel("stats.merge", mergeSource, 16);
+export const merge: Channel = channel("stats.merge", [momentsSource, binsSource, mergeSource], 16);
+
+/** Stores entries of message logs, and counts them. */
+export const log: Channel = channel("stats.log", [frequenciesSource, logSource], 1_000);
 
 const pairs = (raw: unknown): ReadonlyMap<string, string> => {
   const flat = raw as unknown[];
@@ -57,9 +61,6 @@ export const serverMs = (reply: unknown): number => {
   const [seconds, micros] = (reply as unknown[]).map(Number);
   return (seconds ?? 0) * 1_000 + Math.floor((micros ?? 0) / 1_000);
 };
-
-/** Stores entries of message logs, and counts them. */
-export const log: Channel = channel("stats.log", logSource, 1_000);
 
 /** Lists the series of a metric. Replies with how many were removed. */
 export const index = defineScript({

@@ -7,8 +7,9 @@ import {
   type ObjectLife,
   reading,
 } from "@kit/core/toolkit";
+import { ServerTime } from "../time/clock.js";
 import * as scripts from "./scripts/index.js";
-import { ServerTime } from "./time/clock.js";
+import * as records from "./scripts/records.js";
 
 /** The maximum number of keys that one call reads. */
 const maxKeys = 500;
@@ -18,6 +19,27 @@ const maxMembers = 20_000;
 const blockMs = 10_000;
 /** How many entries of a stream one call of a tail reads. */
 const maxEntries = 100;
+
+/** The part of one batch in a script's KEYS and ARGV. */
+export interface Operands {
+  /** The totals, the writer's ledger, others. */
+  readonly keys: readonly string[];
+  /** The records that the script alone reads. */
+  readonly plan: readonly RedisArgument[];
+}
+
+/** A batch of one series, as a call has it. */
+export interface SentBatch {
+  readonly operands: Operands;
+  /** Grows from batch to batch of one writer: the server counts each number once. */
+  readonly seq: number;
+  /** The server's instant after which it must not be counted; 0 if there is none. */
+  readonly validUntil: number;
+}
+
+/** A list in parts of at most `length`, for one call each. */
+export const partsOf = <Item>(list: readonly Item[], length: number): Item[][] =>
+  list.flatMap((_, at) => (at % length === 0 ? [list.slice(at, at + length)] : []));
 
 /** The calls of one statistics object to Redis, and the estimate of the server's clock that their replies give. */
 export class Commands {
@@ -66,14 +88,21 @@ export class Commands {
     return this.clock.now();
   }
 
-  /** Sends batches that go into one call. */
+  /** Sends batches in one call. The server remembers each for `ledgerMs`; 0: it does not. */
   send(
     script: scripts.BatchScript,
-    series: readonly string[],
-    plan: readonly RedisArgument[],
+    ledgerMs: number,
+    batches: readonly SentBatch[],
     deadlineMs: number,
     op?: string,
   ): Promise<readonly (string | Error)[]> {
+    const series: string[] = [];
+    const plan: RedisArgument[] = [ledgerMs];
+    for (const { operands, seq, validUntil } of batches) {
+      series.push(...operands.keys);
+      records.batchHead(plan, { keys: operands.keys.length, items: operands.plan.length, validUntil, seq });
+      for (const operand of operands.plan) plan.push(operand);
+    }
     return script.run(this.#context, { series }, { plan }, { deadlineMs, op });
   }
 
@@ -92,9 +121,8 @@ export class Commands {
     const values: Value[] = [];
     let now = clock.now();
     const atOnce = Math.max(1, Math.min(maxKeys, Math.floor(maxMembers / membersOfEach)));
-    for (let first = 0; first < keys.length; first += atOnce) {
+    for (const part of partsOf(keys, atOnce)) {
       const sentAt = performance.now();
-      const part = keys.slice(first, first + atOnce);
       const reply = await reading.run(this.#context, { keys: part }, { query }, { deadlineMs });
       clock.observe(sentAt, reply.now);
       now = reply.now;
@@ -106,12 +134,6 @@ export class Commands {
   /** Reads hashes of one slot, as {@link read} does. */
   hashes(keys: readonly string[]): Promise<scripts.Readings<ReadonlyMap<string, string>>> {
     return this.read(scripts.hashes, keys, ["hash"]);
-  }
-
-  /** The members of the list of a metric's series, with their scores. */
-  async listed(index: string): Promise<readonly (readonly [id: string, score: number])[]> {
-    const { values } = await this.read(scripts.largest, [index], ["largest", 0]);
-    return values[0] ?? [];
   }
 
   /** Lists series of a metric, or removes them from the list. Resolves with how many were removed. */

@@ -17,7 +17,7 @@ import { keyspace } from "@kit/core";
  * | `kit:stats:{log}:log:<level>`           | stream | the last `keepEntries` entries of a level                                | `keepMs` after the last                                            |
  * | `kit:stats:{log}:top:<level>:<start>`   | zset   | fingerprint → score, at most `maxDistinct`                               | `keepMs` after the end of the window                               |
  * | `kit:stats:{log}:seen:<level>:<start>`  | hash   | fingerprint → `sure first last sample`; empty name → `missed evicted`    | as `top`                                                           |
- * | `kit:stats:{log}:writer:<id>`           | string | the sequence of the last batch of one writer (effectively-once)          | 10 minutes                                                         |
+ * | `kit:stats:{log}:writer:<id>`           | string | `sequence 1`: the last batch of one writer (effectively-once)            | 10 minutes                                                         |
  *
  * A series is `name;label=value;…`, labels sorted by name. Braces, colons, percent signs and control characters are escaped.
  */

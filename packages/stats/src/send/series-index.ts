@@ -1,7 +1,8 @@
 import { Flusher } from "@kit/core/batching";
 import { asKitError, type Deadline, type OutageReporter } from "@kit/core/toolkit";
-import type { Commands } from "../commands.js";
-import { indexKey, seriesKeys } from "../keys.js";
+import { type Commands, partsOf } from "../store/commands.js";
+import * as scripts from "../store/scripts/index.js";
+import { indexKey, seriesKeys } from "../store/keys.js";
 
 /** How often a series that is still counted is listed again. */
 const relistMs = 600_000;
@@ -66,37 +67,37 @@ export class SeriesIndex {
     key: "total" | "dist",
   ): Promise<(readonly [id: string, hash: StoredHash])[]> {
     const ids = isLabelled ? (await this.#listed(metric)).map(([id]) => id) : [metric];
-    return await this.#hashes(ids, key);
+    const hashes = await this.#hashes(ids, key);
+    return ids.map((id, index) => [id, hashes[index] ?? new Map()]);
   }
 
   /** Removes series whose data is gone from the list of a metric, unless they were listed since; resolves with their number. */
   async clean(metric: string, key: "total" | "dist"): Promise<number> {
     const listed = await this.#listed(metric);
-    const stored = await this.#hashes(
-      listed.map(([id]) => id),
+    const rows = listed.map(([series, foundAt]) => ({ series, foundAt }));
+    const hashes = await this.#hashes(
+      rows.map(({ series }) => series),
       key,
     );
-    const gone = listed.filter((_, index) => stored[index]?.[1].size === 0);
-    const rows = gone.map(([series, foundAt]) => ({ series, foundAt }));
-    return await this.#write(metric, 0, rows);
+    const gone = rows.filter((_, index) => hashes[index]?.size === 0);
+    return await this.#write(metric, 0, gone);
   }
 
   /** The series of a metric, with the score of each: when it was last listed. */
   async #listed(metric: string): Promise<(readonly [id: string, score: number])[]> {
-    const listed = await this.#commands.listed(indexKey(this.#commands.prefix, metric));
-    return listed.toSorted(([a], [b]) => (a < b ? -1 : 1));
+    const index = indexKey(this.#commands.prefix, metric);
+    const { values } = await this.#commands.read(scripts.largest, [index], ["largest", 0]);
+    return values.flat().toSorted(([a], [b]) => (a < b ? -1 : 1));
   }
 
-  async #hashes(ids: readonly string[], key: "total" | "dist"): Promise<(readonly [id: string, hash: StoredHash])[]> {
-    const isCluster = await this.#commands.isCluster();
-    const found: (readonly [string, StoredHash])[] = [];
-    for (let first = 0; first < ids.length; first += maxTotals) {
-      const part = ids.slice(first, first + maxTotals);
+  async #hashes(ids: readonly string[], key: "total" | "dist"): Promise<StoredHash[]> {
+    // On a Cluster each series has its own slot.
+    const perCall = (await this.#commands.isCluster()) ? 1 : maxTotals;
+    const found: StoredHash[] = [];
+    for (const part of partsOf(ids, maxTotals)) {
       const keys = part.map((id) => seriesKeys(this.#commands.prefix, id)[key]);
-      // On a Cluster each series lies in a slot of its own.
-      const calls = isCluster ? keys.map((one) => this.#commands.hashes([one])) : [this.#commands.hashes(keys)];
-      const hashes = (await Promise.all(calls)).flatMap(({ values }) => values);
-      part.forEach((id, index) => found.push([id, hashes[index] ?? new Map()]));
+      const calls = partsOf(keys, perCall).map((some) => this.#commands.hashes(some));
+      found.push(...(await Promise.all(calls)).flatMap(({ values }) => values));
     }
     return found;
   }
@@ -141,10 +142,8 @@ export class SeriesIndex {
   ): Promise<number> {
     const index = indexKey(this.#commands.prefix, metric);
     let removed = 0;
-    for (let first = 0; first < rows.length; first += maxPerCall) {
-      const listed = rows.slice(first, first + maxPerCall);
+    for (const listed of partsOf(rows, maxPerCall))
       removed += await this.#commands.list(index, { keepMs, maxSeries: maxListed, listed });
-    }
     return removed;
   }
 }

@@ -1,0 +1,29 @@
+import { readFileSync } from "node:fs";
+import { expect, it } from "vitest";
+import { letters, type PlanWord } from "../src/job/words.js";
+
+const script = (name: string): string =>
+  readFileSync(new URL(`../src/store/scripts/${name}.lua`, import.meta.url), "utf8");
+const found = (text: string, pattern: RegExp): string[] => [
+  ...new Set([...text.matchAll(pattern)].map((match) => match[1]!)),
+];
+
+it("a header's letters are the same for the scripts, each with one meaning", () => {
+  const table = /local letters = \{(.*?)\}/.exec(script("entries"))?.[1] ?? "";
+  const pairs = [...table.matchAll(/(\w+) = '(\w)'/g)].map(([, name, letter]) => [name, letter]);
+  expect(pairs.length).toBeGreaterThan(0);
+  expect(letters).toMatchObject(Object.fromEntries(pairs));
+  expect(new Set(Object.values(letters)).size).toBe(Object.keys(letters).length);
+});
+
+const planWords: Record<PlanWord, true> = {
+  ...{ answer: true, delay: true, due: true, extend: true, front: true, ifNew: true, key: true, priority: true },
+  ...{ replace: true, settles: true, ttl: true },
+};
+
+it("the words of a plan are those that `add` explains and reads", () => {
+  const [head = "", code = ""] = script("add").split("local jobs = KEYS[1]");
+  const plan = /ARGV\[4\](.*?)ARGV\[n\]/s.exec(head)?.[1] ?? "";
+  expect(found(plan, /`(\w+)(?:=[^`]*)?`:/g).sort()).toEqual(Object.keys(planWords));
+  expect(found(code, /\bword\.(\w+)/g).sort()).toEqual(Object.keys(planWords));
+});
