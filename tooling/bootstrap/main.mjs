@@ -7,6 +7,7 @@ import { pack } from "./pack.mjs";
 import { findPnpm, installPackages, installPnpm, isInstalled, pnpmVersion } from "./pnpm.mjs";
 import { chosenServer, fetchRoutes, firstServer, lookRoutes, noServer } from "./redis.mjs";
 import { cacheDir, childEnv, readManifest, root, SetupError } from "./repo.mjs";
+import { one } from "./one.mjs";
 import { capture, host, Interrupted, listenForSignals, show, throwIfStopped } from "./run.mjs";
 import { alone, say, step } from "./steps.mjs";
 import { removeResults, sum, tallyLine, tallyOf } from "./tally.mjs";
@@ -27,6 +28,7 @@ const tasks = {
   lint: { redis: false, run: lint },
   format: { redis: false, run: (env) => show("prettier", ["--write", "--log-level=warn", "."], { cwd: root, env }) },
   test: { redis: true, run: test },
+  one: { redis: true, run: async (env, args) => (await build(env)) || (await one(env, args)) },
   verify: { redis: false, run: async (env, args) => (await build(env)) || (await verify(env, args)) },
   reference: { redis: false, run: reference },
   docs: { redis: false, run: docs },

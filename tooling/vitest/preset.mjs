@@ -3,6 +3,7 @@ import { createRequire } from "node:module";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { defineConfig } from "vitest/config";
+import { filesOnNodeRedis } from "./node-redis-files.mjs";
 import { tallyReporter } from "./tally-reporter.mjs";
 
 /** Lets tests import `.lua` files as text, as the build does. */
@@ -22,15 +23,15 @@ const built = /\/packages\/[^/]+\/dist\//;
 /** Files that only the run with ioredis 5 has; the other run has all that end in `.test.ts` otherwise. */
 const olderOnly = "**/*.ioredis5.test.ts";
 
-/** The only files of `npm run matrix -- node-redis`; all other runs leave them out. */
-const onNodeRedis = "**/node-redis.test.ts";
+/** Files that only `npm run matrix -- node-redis` runs. */
+const nodeRedisOnly = "**/node-redis.test.ts";
 
 /** Two runs in one: with ioredis 6 everything, with ioredis 5 what ends in `.ioredis5.test.ts` and what is named. */
 const bothMajors = (include, alsoWithOlder) => {
   const missing = alsoWithOlder.filter((file) => !existsSync(file));
   if (missing.length > 0) throw new Error(`There is no ${missing.join()} to be run with ioredis 5`);
   return [
-    { extends: true, test: { name: "ioredis6", include, exclude: [olderOnly, onNodeRedis] } },
+    { extends: true, test: { name: "ioredis6", include, exclude: [olderOnly, nodeRedisOnly] } },
     {
       extends: true,
       resolve: {
@@ -51,9 +52,9 @@ const bothMajors = (include, alsoWithOlder) => {
 
 /** A project adds its files to those of the whole. */
 const filesOf = (include, alsoWithOlder) => {
-  if (process.env["KIT_TEST_CLIENT"] === "node-redis") return { include: [onNodeRedis] };
+  if (process.env["KIT_TEST_CLIENT"] === "node-redis") return { include: filesOnNodeRedis(process.cwd()) };
   if (hasOlderIoredis(manifest)) return { projects: bothMajors(include, alsoWithOlder) };
-  return { include, exclude: [onNodeRedis] };
+  return { include, exclude: [nodeRedisOnly] };
 };
 
 /**

@@ -4,10 +4,10 @@ import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import { losingOnce, rejection, runProgram } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { manyRanges, modes } from "./behaviour.js";
 import { GeoIpCommands } from "../src/commands.js";
 import { rollbackGeoIp } from "../src/index.js";
 import * as scripts from "../src/scripts/index.js";
+import { manyRanges, modes } from "./data.js";
 import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);

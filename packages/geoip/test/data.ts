@@ -1,4 +1,4 @@
-import type { CsvInput, GeoLite2Files } from "../src/index.js";
+import type { CsvInput, GeoLite2Files, RangeInput } from "../src/index.js";
 
 /** A file that stands in a text. */
 export const csv = (name: string, text: string | readonly string[]): CsvInput => ({
@@ -64,3 +64,13 @@ export const asnBlocks: readonly string[] = [
   '1.0.0.0/24,64500,"Example, Inc."',
   "1.0.4.0/22,64501,Beispiel AG",
 ];
+
+/** Where lookups find their answers. */
+export const modes = ["cached", "local", "server"] as const;
+
+/** Ranges that fill several pages: a /24 of every second one, each with a place of its own. */
+export const manyRanges = (count: number, tag: string): RangeInput[] =>
+  Array.from({ length: count }, (_, index) => ({
+    network: `${String(1 + (index >> 15))}.${String((index >> 7) & 255)}.${String((index << 1) & 255)}.0/24`,
+    place: { country: "XA", cityName: `${tag}${String(index)}` },
+  }));

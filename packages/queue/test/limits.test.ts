@@ -1,9 +1,6 @@
 import { expect, it, vi } from "vitest";
 import type { StepReply } from "../src/store/scripts/index.js";
 import { Timekeeper } from "../src/work/timekeeper.js";
-import { limitsBehaviour } from "./limits-behaviour.js";
-
-limitsBehaviour("single");
 
 it("a worker whose timer fires before the next job may begin waits for that instant again; for a later one it only watches", () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });

@@ -1,8 +1,5 @@
 import { describe, expect, it } from "vitest";
 import { runsOf } from "../src/schedules/times.js";
-import { schedulesBehaviour } from "./schedules-behaviour.js";
-
-schedulesBehaviour("single");
 
 const [minuteMs, hourMs, dayMs] = [60_000, 3_600_000, 86_400_000];
 

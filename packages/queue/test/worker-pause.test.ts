@@ -2,9 +2,6 @@ import { expect, it } from "vitest";
 import type { StepReply } from "../src/store/scripts/index.js";
 import { Timekeeper } from "../src/work/timekeeper.js";
 import { latch } from "./harness.js";
-import { workerPauseBehaviour } from "./worker-pause-behaviour.js";
-
-workerPauseBehaviour("single");
 
 it("a worker that was to begin the next job by a rate, and is paused and resumed, watches the rate as the others do", async () => {
   const due = latch();

@@ -1,3 +1,5 @@
+import { filesOnNodeRedis } from "../../vitest/node-redis-files.mjs";
+
 /**
  * The columns of the matrix: servers other than this machine's, and runtimes and clients other than the tests'.
  *
@@ -8,8 +10,9 @@
  *   A program of an npm package for each platform.
  * @typedef {{ kind: "client", name: string, version: string, other?: "iovalkey" | "node-redis", package?: string }} ClientColumn
  *   An ioredis, or another client and its package.
- * @typedef {{ kind: "suites", name: string, file: string, env: Record<string, string>, what: string }} SuitesColumn
- *   A file of the tests that `npm test` leaves out, in each package that has one.
+ * @typedef {{ kind: "suites", name: string, files: (folder: string) => readonly string[],
+ *   env: Record<string, string>, what: string }} SuitesColumn
+ *   Suites that `npm test` leaves out, and the files with one in a package's folder.
  * @typedef {ServerColumn | RuntimeColumn | ClientColumn | SuitesColumn} Column
  */
 
@@ -62,7 +65,7 @@ export const columns = [
   {
     kind: "suites",
     name: "node-redis",
-    file: "test/node-redis.test.ts",
+    files: filesOnNodeRedis,
     env: { KIT_TEST_CLIENT: "node-redis" },
     what: "a behaviour suite of all packages, or of those named, on a client of node-redis",
   },
@@ -74,7 +77,14 @@ export const columns = [
  */
 export const newest = {
   column: "valkey-9",
-  files: ["/acl.test.ts", "/script.test.ts", "/doctor-access.test.ts", "/node.test.ts"],
+  files: [
+    "/acl-behaviour.test.ts",
+    "/acl.test.ts",
+    "chat/test/behaviour.test.ts",
+    "/script.test.ts",
+    "/doctor-access.test.ts",
+    "/node.test.ts",
+  ],
 };
 
 /** @param {ClientColumn} column */

@@ -1,5 +1,3 @@
-import { existsSync } from "node:fs";
-import { join } from "node:path";
 import { publicPackages } from "../pack.mjs";
 import { SetupError } from "../repo.mjs";
 import { say } from "../steps.mjs";
@@ -47,12 +45,11 @@ export async function matrix(env, words, tasks) {
    * Tests of the packages.
    * @param {NodeJS.ProcessEnv} more For the tests.
    * @param {readonly string[]} files None: all.
-   * @param {string} [needed] Only packages with this file.
+   * @param {(folder: string) => boolean} [isWanted] Whether to run a package.
    */
-  async function suites(more, files, needed = "") {
+  async function suites(more, files, isWanted = () => true) {
     const packages = publicPackages().filter(
-      ({ folder, manifest: { name } }) =>
-        (names.length === 0 || names.includes(name)) && existsSync(join(folder, needed)),
+      ({ folder, manifest: { name } }) => (names.length === 0 || names.includes(name)) && isWanted(folder),
     );
     await tasks.test({ ...env, ...more }, [
       ...packages.map(({ manifest }) => `--filter=${manifest.name}`),
@@ -72,8 +69,12 @@ export async function matrix(env, words, tasks) {
         return { what, tally: await suites({ REDIS_SERVER_BIN: bin }, isShort ? newest.files : []) };
       }
       if (column.kind === "suites") {
-        what = column.file;
-        return { what, tally: await suites({ ...(await tasks.redis()), ...column.env }, [], column.file) };
+        const { env: more, files } = column;
+        what = "behavior suites";
+        return {
+          what,
+          tally: await suites({ ...(await tasks.redis()), ...more }, [], (folder) => files(folder).length > 0),
+        };
       }
       await tasks.build();
       if (column.kind === "runtime") {

@@ -19,6 +19,7 @@ export { cutAfter, cutBefore, cutWithin, HttpBridge, served, silence, status } f
 export { about, anInbox, type KeyState, nothing, stateOf, unchanged } from "./keys.js";
 export { losingOnce } from "./losses.js";
 export { describeMigration } from "./migration.js";
+export { inModes } from "./modes.js";
 export { onMovingSlots, type RareCall } from "./moving-slots.js";
 export { Peer, Program, runProgram } from "./programs.js";
 export { aborted, rejection, type Watched, watched } from "./promises.js";

@@ -1,3 +1,0 @@
-import { bookBehaviour } from "./book-behaviour.js";
-
-bookBehaviour("cluster");

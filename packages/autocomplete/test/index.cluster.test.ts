@@ -1,3 +1,0 @@
-import { indexBehaviour } from "./index-behaviour.js";
-
-indexBehaviour("cluster");

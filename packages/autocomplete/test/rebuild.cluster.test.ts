@@ -1,3 +1,0 @@
-import { rebuildBehaviour } from "./rebuild-behaviour.js";
-
-rebuildBehaviour("cluster");

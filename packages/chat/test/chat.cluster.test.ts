@@ -1,3 +1,0 @@
-import { chatBehaviour } from "./behaviour.js";
-
-chatBehaviour("cluster");

@@ -1,3 +1,0 @@
-import { mailboxBehaviour } from "./mailbox-behaviour.js";
-
-mailboxBehaviour("cluster");

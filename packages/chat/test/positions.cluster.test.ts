@@ -1,3 +1,0 @@
-import { positionsBehaviour } from "./positions-behaviour.js";
-
-positionsBehaviour("cluster");

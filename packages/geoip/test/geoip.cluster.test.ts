@@ -1,3 +1,0 @@
-import { geoIpBehaviour } from "./behaviour.js";
-
-geoIpBehaviour("cluster");

@@ -1,4 +1,0 @@
-import { user } from "./acl.js";
-import { geoIpBehaviour } from "./behaviour.js";
-
-geoIpBehaviour("single", user.loginForText);

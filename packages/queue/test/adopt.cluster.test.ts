@@ -1,3 +1,0 @@
-import { adoptBehaviour } from "./adopt-behaviour.js";
-
-adoptBehaviour("cluster");

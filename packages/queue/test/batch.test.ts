@@ -1,3 +1,0 @@
-import { batchBehaviour } from "./batch-behaviour.js";
-
-batchBehaviour("single");

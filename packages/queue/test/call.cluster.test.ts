@@ -1,3 +1,0 @@
-import { callBehaviour } from "./call-behaviour.js";
-
-callBehaviour("cluster");

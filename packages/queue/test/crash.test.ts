@@ -1,3 +1,0 @@
-import { crashBehaviour } from "./crash-behaviour.js";
-
-crashBehaviour("single");

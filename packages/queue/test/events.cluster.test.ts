@@ -1,3 +1,0 @@
-import { eventsBehaviour } from "./events-behaviour.js";
-
-eventsBehaviour("cluster");

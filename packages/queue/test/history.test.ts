@@ -1,3 +1,0 @@
-import { historyBehaviour } from "./history-behaviour.js";
-
-historyBehaviour("single");

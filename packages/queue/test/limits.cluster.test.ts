@@ -1,3 +1,0 @@
-import { limitsBehaviour } from "./limits-behaviour.js";
-
-limitsBehaviour("cluster");

@@ -1,3 +1,0 @@
-import { manageBehaviour } from "./manage-behaviour.js";
-
-manageBehaviour("single");

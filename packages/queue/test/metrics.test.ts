@@ -1,3 +1,0 @@
-import { metricsBehaviour } from "./metrics-behaviour.js";
-
-metricsBehaviour("single");

@@ -1,3 +1,0 @@
-import { namesBehaviour } from "./names-behaviour.js";
-
-namesBehaviour("single");

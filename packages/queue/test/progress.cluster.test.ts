@@ -1,3 +1,0 @@
-import { progressBehaviour } from "./progress-behaviour.js";
-
-progressBehaviour("cluster");

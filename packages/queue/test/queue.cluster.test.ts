@@ -1,3 +1,0 @@
-import { queueBehaviour } from "./behaviour.js";
-
-queueBehaviour("cluster");

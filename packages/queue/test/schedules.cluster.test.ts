@@ -1,3 +1,0 @@
-import { schedulesBehaviour } from "./schedules-behaviour.js";
-
-schedulesBehaviour("cluster");

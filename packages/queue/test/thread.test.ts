@@ -1,3 +1,0 @@
-import { threadBehaviour } from "./thread-behaviour.js";
-
-threadBehaviour("single");

@@ -1,3 +1,0 @@
-import { uniqueBehaviour } from "./unique-behaviour.js";
-
-uniqueBehaviour("single");

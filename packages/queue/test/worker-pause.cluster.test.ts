@@ -1,3 +1,0 @@
-import { workerPauseBehaviour } from "./worker-pause-behaviour.js";
-
-workerPauseBehaviour("cluster");

@@ -1,3 +1,0 @@
-import { statsBehaviour } from "./behaviour.js";
-
-statsBehaviour("cluster");
