@@ -5,19 +5,19 @@ import { Redis } from "ioredis";
 const byName = new Map<string, number>();
 let total = 0;
 let instants: number[] | undefined;
-const listeners = new Set<() => void>();
+const listeners = new Set<(client: Redis) => void>();
 
 const count = (command: string): void => {
   const name = command.toLowerCase();
   total++;
   instants?.push(now());
-  for (const listener of listeners) listener();
   byName.set(name, (byName.get(name) ?? 0) + 1);
 };
 
 const send = Redis.prototype.sendCommand;
 Redis.prototype.sendCommand = function (this: Redis, ...args: Parameters<typeof send>) {
   count(args[0].name);
+  for (const listener of listeners) listener(this);
   return send.apply(this, args);
 };
 
@@ -43,8 +43,8 @@ export const sentOf = (command: string): number => byName.get(command) ?? 0;
 /** From the first call on: when each command was sent. */
 export const sentAt = (): readonly number[] => (instants ??= []);
 
-/** Calls `listener` in the asynchronous context of each command, until the returned function is called. */
-export const onSent = (listener: () => void): (() => void) => {
+/** Calls `listener` with the connection of each command of ioredis, until the returned function is called. */
+export const onSent = (listener: (client: Redis) => void): (() => void) => {
   listeners.add(listener);
   return () => void listeners.delete(listener);
 };

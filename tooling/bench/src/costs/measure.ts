@@ -1,5 +1,4 @@
 // Measures all costs, on servers of its own.
-import { AsyncLocalStorage } from "node:async_hooks";
 import { cpus } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type RedisServer, startRedis } from "@kit/testing";
@@ -108,14 +107,16 @@ const inMinute = (instants: readonly number[], startedAt: number): number => {
 /** All are left alone at the same time. */
 const measureIdle = async (single: RedisServer, cluster: RedisServer): Promise<IdleCost[]> => {
   await Promise.all([empty(single), empty(cluster)]);
-  const opener = new AsyncLocalStorage<Watched>();
-  const ofNone: number[] = [];
-  const stop = onSent(() => (opener.getStore()?.instants ?? ofNone).push(now()));
   const watched = idle.map((object) =>
     [single, cluster].map((server): Watched => ({ scene: new Scene(server), object, instants: [] })),
   );
+  const ofNone: number[] = [];
+  const stop = onSent((connection) => {
+    const owner = watched.flat().find(({ scene }) => scene.has(connection));
+    (owner?.instants ?? ofNone).push(now());
+  });
   try {
-    for (const one of watched.flat()) await opener.run(one, () => one.object.open(one.scene));
+    for (const one of watched.flat()) await one.object.open(one.scene);
     // Opening an object starts work that is over by then.
     await sleep(2_000);
     const startedAt = now();

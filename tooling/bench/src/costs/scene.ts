@@ -1,15 +1,21 @@
 // Where costs are measured, and what is measured there.
 import { type Connection, connect } from "@kit/core";
 import type { RedisServer } from "@kit/testing";
+import type { Redis } from "ioredis";
 
 interface Closing {
   close(options?: { readonly timeoutMs?: number }): Promise<unknown>;
 }
 
+/** An option that ioredis does not know, and copies to each connection that is made like a client. */
+const mark = "scene";
+let scenes = 0;
+
 /** A server, and the clients and objects that a measurement opens on it. `index` is its number among concurrent callers. */
 export class Scene implements AsyncDisposable {
   readonly server: RedisServer;
   readonly index: number;
+  readonly #number = ++scenes;
   readonly #open: (() => Promise<unknown>)[] = [];
 
   constructor(server: RedisServer, index = 0) {
@@ -19,9 +25,14 @@ export class Scene implements AsyncDisposable {
 
   /** Opens a separate client with `connect()`. */
   async client(): Promise<Connection> {
-    const redis = await connect(this.server.url);
+    const redis = await connect({ url: this.server.url, options: { [mark]: this.#number } as object });
     this.atEnd(() => redis.close());
     return redis;
+  }
+
+  /** Whether a connection is that of a client of this scene, or was made as a copy of it. */
+  has(connection: Redis): boolean {
+    return (connection.options as { readonly [mark]?: number })[mark] === this.#number;
   }
 
   /** Closes an object at the end, before its client. Leases and jobs that it holds then are not waited for. */
