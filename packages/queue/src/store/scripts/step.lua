@@ -190,6 +190,30 @@ if usual then return usual end
 
 -- Libraries
 
+-- These use none of the locals above: each local that a function shares makes it slower to build.
+
+-- The members that are leased. A repeat may name leases that have ended before.
+local function leasedOf(leases, members)
+  local leased = {}
+  for i, ends in ipairs(#members > 0 and redis.call('ZMSCORE', leases, unpack(members)) or {}) do
+    if ends then leased[#leased + 1] = members[i] end
+  end
+  return leased
+end
+
+-- JSON has no control characters: they stand for the escapes, so that the next quote is the end.
+local function withoutStacks(record)
+  local text = string.gsub(string.gsub(record, '\\\\', '\1'), '\\"', '\2')
+  text = string.gsub(text, ',"stack":"[^"]*"', '')
+  return (string.gsub(string.gsub(text, '\2', '\\"'), '\1', '\\\\'))
+end
+
+local function remove(key, members)
+  if #members > 0 then redis.call('ZREM', key, unpack(members)) end
+end
+
+-- Guards: Redis refuses a command on a key of another type, here while nothing has changed.
+
 readClock()
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
@@ -203,11 +227,7 @@ if isFull or count == 0 then
   redis.call('HLEN', jobs)
 end
 if isFull then
-  redis.call('ZCARD', prioritised)
-  redis.call('ZCARD', delayed)
-  redis.call('ZCARD', wake)
-  redis.call('ZCARD', dead)
-  redis.call('ZCARD', revoked)
+  for _, key in ipairs({ prioritised, delayed, wake, dead, revoked }) do redis.call('ZCARD', key) end
   redis.call('HLEN', failures)
   isLimited = isRare and redis.call('EXISTS', limits, suspended) > 0
   redis.call('HLEN', meta)
@@ -224,12 +244,15 @@ if isLimited then
 end
 lines = listened and now < tonumber(listened) and {}
 
+-- Ended jobs
+
 local refused, reclaimed, ready, first = {}, {}, {}, {}
 -- Removals come last, and a key that they may empty is not touched after that: while its slot moves to another node, a script fails at
 -- a key that is gone.
-local endedMembers, goneIds, isEnding = {}, {}, {}
-if looks or #others > 0 or isLimited then
-  for member in string.gmatch(done, '[^\n]+') do isEnding[member] = true end
+local members, endedMembers, goneIds, isEnding = {}, {}, {}, {}
+for member in string.gmatch(done, '[^\n]+') do
+  members[#members + 1] = member
+  if looks or #others > 0 or isLimited then isEnding[member] = true end
 end
 
 -- Stores an outcome for its caller. The ids are published together at the end.
@@ -264,12 +287,7 @@ for i = 1, #others, 4 do
     elseif redis.call('HEXISTS', jobs, id) == 1 then
       redis.call('HSET', failures, id, record)
       isRare = true
-      if lines then
-        -- Without the stacks. JSON has no control characters: they stand for the escapes, so that the next quote is the end.
-        local text = string.gsub(string.gsub(record, '\\\\', '\1'), '\\"', '\2')
-        text = string.gsub(text, ',"stack":"[^"]*"', '')
-        tell('failed', id, way, wait, (string.gsub(string.gsub(text, '\2', '\\"'), '\1', '\\\\')))
-      end
+      if lines then tell('failed', id, way, wait, withoutStacks(record)) end
       if way == 'dead' then
         makeDead(jobs, failures, dead, meta, id, now)
         mayHaveDied = true
@@ -291,6 +309,8 @@ for i = 1, #others, 4 do
 end
 if #ready > 0 then makeReady(waiting, prioritised, ready, false) end
 if #first > 0 then makeReady(waiting, prioritised, returnSuspended(jobs, suspended, names, first), true) end
+
+-- Promoted and reclaimed jobs
 
 local nextDue, nextEnd, promoted, due = -2, -2, 0, {}
 if looks then
@@ -337,21 +357,12 @@ if mayHaveDied or maintenance ~= '' then
   overdue, young = overdueDead(jobs, failures, dead, meta, bounds, now)
 end
 
-local members, start = {}, 1
-while start < #done do
-  -- A take id and a made id have 26 characters. Only entries with a priority need a match of the line, which is slower.
-  local member = string.sub(done, start, start + 25)
-  if string.byte(member, 13) == 33 then member = string.match(done, '[^\n]+', start) end
-  start = start + #member + 1
-  members[#members + 1] = member
-end
--- How many jobs may begin, and nothing is taken ahead. A repeat may name leases that have ended before.
+-- The allowance
+
+-- How many jobs may begin, and nothing is taken ahead.
 local allowed = paused and 0 or math.huge
 if concurrency and not paused then
-  local ended = #endedMembers
-  for _, ends in ipairs(#members > 0 and redis.call('ZMSCORE', leases, unpack(members)) or {}) do
-    if ends then ended = ended + 1 end
-  end
+  local ended = #endedMembers + #leasedOf(leases, members)
   allowed = math.max(0, concurrency - redis.call('ZCARD', leases) + ended)
 end
 heldUntil = tonumber(heldUntil) or 0
@@ -363,6 +374,8 @@ if rate then
   allowed = math.min(allowed, math.max(0, math.floor((full - missing) / piece + 0.000001)))
 end
 if isLimited then count = math.min(sure, count, allowed) end
+
+-- Chosen jobs: nothing changes
 
 -- Of the jobs that are chosen: the ids of those of other priorities than 0, how many of these are urgent, and how many have priority 0.
 local ranked, urgent, plain = {}, 0, 0
@@ -452,6 +465,9 @@ elseif count > 0 then
     for i = #ranked, n - plain + 1, -1 do ranked[i] = nil end
   end
 end
+
+-- Taken jobs
+
 local recorded
 if takes or maintenance ~= '' then
   recorded = repeated(redis.call('SET', taken, recordOf(entries), 'PX', 600000, 'GET'))
@@ -515,6 +531,9 @@ if rate and begun + unbegun > 0 then
   missing = missing + begun * piece
   redis.call('HSET', limits, 'fullAt', string.format('%.0f', micros + missing))
 end
+
+-- Woken workers
+
 local isMore = false
 local function isLeft()
   return chosen and chosen.isMore or redis.call('LLEN', waiting) + rankedLeft > plain + #ranked
@@ -534,17 +553,19 @@ if isLimited and allowed <= 0 and not paused and isLeft() then
   if nextStart > 0 and promoted + #ready + #first > 0 then wakeWorker(wake) end
 end
 
+-- Events
+
 -- Nothing is ready, and nothing was taken.
 local isIdle = false
 if lines then
   for i = 1, recorded and 0 or #entries do tell('active', (idOf(entries[i])), nameOf(reply[i])) end
-  for i, ends in ipairs(#members > 0 and redis.call('ZMSCORE', leases, unpack(members)) or {}) do
-    if ends then tell('completed', string.sub(members[i], -14)) end
-  end
+  for _, member in ipairs(leasedOf(leases, members)) do tell('completed', string.sub(member, -14)) end
   for _, id in ipairs(overdue) do tell('removed', id) end
   isIdle = #entries == 0 and not hasSuspended and not (chosen and #chosen.later > 0)
     and redis.call('LLEN', waiting) + redis.call('ZCARD', prioritised) == plain + #ranked
 end
+-- Removals
+
 local leased, held = (looks or isIdle) and redis.call('ZCARD', leases), 0
 if #members > 0 then
   held = redis.call('ZREM', leases, unpack(members))
@@ -557,7 +578,7 @@ if #members > 0 then
     if refusal then refused[#refused + 1] = refusal else goneIds[#goneIds + 1] = id end
   end
 end
-if #endedMembers > 0 then redis.call('ZREM', leases, unpack(endedMembers)) end
+remove(leases, endedMembers)
 if looks then
   nextEnd = leased > held + #endedMembers and tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) or -1
 end
@@ -567,11 +588,11 @@ if #goneIds > 0 then
   if isRare then redis.call('HDEL', failures, unpack(goneIds)) end
 end
 if plain > 0 then redis.call('LTRIM', waiting, plain, -1) end
-if #ranked > 0 then redis.call('ZREM', prioritised, unpack(ranked)) end
-if chosen and #chosen.brought > 0 then redis.call('ZREM', suspended, unpack(chosen.brought)) end
+remove(prioritised, ranked)
+if chosen then remove(suspended, chosen.brought) end
 inBatches(leaving, function(...) redis.call('ZREM', named, ...) end)
-if #due > 0 then redis.call('ZREM', delayed, unpack(due)) end
-if #overdue > 0 then redis.call('ZREM', dead, unpack(overdue)) end
+remove(delayed, due)
+remove(dead, overdue)
 if heldUntil > 0 and heldUntil <= now then redis.call('HDEL', limits, 'heldUntil') end
 if listened and not lines then redis.call('HDEL', limits, 'listened') end
 if lines then
@@ -581,6 +602,8 @@ if lines then
 end
 -- Publishing is only a hint, so an error is ignored: the user may lack the permission.
 for _, ids in pairs(notified) do redis.pcall('PUBLISH', ids.channel, ids.caller .. '\t' .. table.concat(ids, '\n')) end
+
+-- The reply
 
 local n = #reply
 reply[n + 1] = table.concat(entries, '\n')
