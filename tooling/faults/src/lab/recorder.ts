@@ -22,12 +22,13 @@ const luaOf = (file: string): string =>
     .join(" ");
 
 /**
- * The recorder of a workload, by the script or library that it runs before. The library `grant` runs in every script that can grant; it
- * records as `other` where the script itself does not record. `entry` is the entry of the package, like `read-write/`.
+ * The recorder of a workload, by the script or library that it runs before. `library` is the first one that writes. It runs in every
+ * script that can grant, and records as `other` where the script itself does not record. `entry` is the entry of the package, like
+ * `read-write/`.
  */
-export const recordersIn = (workload: string, entry = ""): Mutations => {
+export const recordersIn = (workload: string, library = "grant", entry = ""): Mutations => {
   const lua = luaOf("lab/recorder.lua").replace("RULES", () => luaOf(`workloads/${workload}/recorder.lua`));
-  const recorded = { acquire: "acquire", release: "release", renew: "renew", grant: "other" };
+  const recorded = { acquire: "acquire", release: "release", renew: "renew", [library]: "other" };
   return Object.fromEntries(
     Object.entries(recorded).map(([script, name]) => [`${entry}${script}`, lua.replaceAll("SCRIPT", name)]),
   );

@@ -11,7 +11,7 @@ import { sectionsOf } from "./sections.js";
 export const workload: Workload = defineWorkload({
   name: "lock",
   modules: ["@kit/lock", "@kit/lock/read-write"],
-  lua: (setting) => (isRecorded(setting) ? recordersIn("lock/read-write", "read-write/") : {}),
+  lua: (setting) => (isRecorded(setting) ? recordersIn("lock/read-write", "grant", "read-write/") : {}),
   invariants,
   controls,
   workers: 7,

@@ -14,7 +14,7 @@ export const workload: Workload = defineWorkload({
   shares: { kept: 0.32, lost: 0.11, shifted: 0.07, failover: 0.19, cluster: 0.08, address: 0.12, resharded: 0.11 },
   // Affects only durable writes, which wait for replicas.
   notFor: ["replica stopped"],
-  lua: (setting) => (isRecorded(setting) ? recordersIn("semaphore") : {}),
+  lua: (setting) => (isRecorded(setting) ? recordersIn("semaphore", "counts") : {}),
   open: (options, around) => new SemaphoreLab(options, around),
   verdictOn,
   workOf,
