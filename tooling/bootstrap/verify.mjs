@@ -92,12 +92,6 @@ const checks = {
     const wrong = wrongFigures();
     return wrong.length === 0 ? {} : { problem: wrong.join("\n") };
   },
-  "costs (the tables of the page on scale)": program(
-    process.execPath,
-    "tooling/bench/dist/main.js",
-    "costs",
-    "--check",
-  ),
   "pictures (those that are drawn from data)": async () => {
     const problems = pictureProblems();
     return problems.length === 0 ? {} : { problem: problems.join("\n") };

@@ -104,12 +104,12 @@ export class StatsLab extends Lab<LogRecord> {
       const keys = command.slice(3, 3 + Number(command[2]));
       const plan = command.slice(3 + keys.length);
       if (plan[0] !== "0" || !Array.isArray(reply)) continue;
-      // Each batch: validUntil, number of arguments that follow, seq, amount. The first key of a batch is its total.
+      // Each batch: its keys, number of arguments that follow its head, validUntil, seq; then the amount. The first key of a batch is its total.
       let at = 1;
       for (const key of keys.filter((one) => one.endsWith(":total"))) {
         const name = /\{(.*)\}/.exec(key)?.[1] ?? "";
-        copied[name] = (copied[name] ?? 0) + Number(plan[at + 3]);
-        at += 2 + Number(plan[at + 1]);
+        copied[name] = (copied[name] ?? 0) + Number(plan[at + 4]);
+        at += 4 + Number(plan[at + 1]);
       }
     }
     return copied;
