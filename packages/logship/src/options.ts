@@ -285,8 +285,7 @@ export interface FollowOptions {
    */
   readonly rotated?: RegExp | undefined;
   /**
-   * A rotated file is complete when nothing was written to it for this many milliseconds, or when another file has been rotated since. Its
-   * writer may keep it open for some time.
+   * A rotated file is complete when nothing was written to it for this many milliseconds: its writer may keep it open for some time.
    *
    * @default 2000
    */

@@ -203,8 +203,8 @@ export class OpenFile {
     return undefined;
   }
 
-  /** Its size and stamp now. */
-  async now(): Promise<Pick<LocalFile, "size" | "stamp">> {
+  /** Its facts now. */
+  async now(): Promise<Omit<LocalFile, "path" | "name">> {
     return factsOf(await this.#handle.stat({ bigint: true }));
   }
 
@@ -427,11 +427,10 @@ export const hasContent = async (file: LocalFile, { offset, crc }: Known, signal
   }
 };
 
-export const changedError = (file: string): LogshipError =>
+/** `rest` is the end of the message. */
+export const changedError = (file: string, rest = ""): LogshipError =>
   new LogshipError(
     "KIT_LOGSHIP_CHANGED",
-    `File ${JSON.stringify(file)} changed after a part of it was processed or shipped`,
-    {
-      file,
-    },
+    `File ${JSON.stringify(file)} changed after part of it was processed or shipped${rest}`,
+    { file },
   );

@@ -117,17 +117,16 @@ export async function* followLog(
       const mark = watching.mark();
       const live = await liveFile();
       const isLive = live?.id === file.id;
-      // The later a file was rotated away, the later it was written; a gzip file, when it was compressed.
       const others = isLive ? [] : await rotatedFiles(live);
-      const index = others.findIndex(({ id }) => id === file.id);
-      const isLast = index < 0 || (others[index + 1]?.name ?? ".gz").endsWith(".gz");
       // The size is read last, so that earlier writes are counted.
-      const { size } = await opened.now();
+      const { size, mtimeMs } = await opened.now();
       if (size < at) throw changedError(file.name);
       if (size > zerosEnd || (size > at && (await hasText(opened, at, firstBlock)))) return true;
       if (!isLive) {
         quietSince ??= performance.now();
-        if (!isLast || performance.now() - quietSince >= quietMs) return false;
+        // A newer file shows how long this one has been quiet, by the clock of the file system.
+        const isQuiet = others.some((one) => one.mtimeMs - mtimeMs >= quietMs);
+        if (isQuiet || performance.now() - quietSince >= quietMs) return false;
       }
       await watching.since(mark, isLive ? lookEveryMs : quietMs, signal);
     }

@@ -215,12 +215,7 @@ export class Shipper extends LogObject<ShipperEvents> {
       if (!skipped.has(link.file)) this.emit("skipped", link);
       skipped.add(link.file);
     };
-    const log = {
-      path,
-      rotated,
-      quietMs,
-      onSkipped: dereference ? undefined : onSkipped,
-    };
+    const log = { path, rotated, quietMs, onSkipped: dereference ? undefined : onSkipped };
     const { signal, unlink } = this.#connection.link(ended);
     const { codec } = this.#resolved;
     let isFurther = false;
@@ -244,7 +239,10 @@ export class Shipper extends LogObject<ShipperEvents> {
           });
           isFurther = true;
           isBehind ||= isGzip;
-          if ((wasShipped && isLive) || !(isGzip || (await endsAt(textBytes)))) throw changedError(name);
+          if (wasShipped && isLive) throw changedError(name);
+          // It has ended, so it is no longer live, whatever it was when it was opened.
+          if (!isGzip && !(await endsAt(textBytes)))
+            this.emit("error", changedError(name, ` to byte ${String(textBytes)}`));
         } catch (error) {
           if (isGzip && !isLive && isAboutContent(error)) this.emit("damaged", damageOf(name, error));
           else if (!isLive && error instanceof LogshipError && error.code === "KIT_LOGSHIP_CHANGED")
