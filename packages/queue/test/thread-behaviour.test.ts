@@ -98,7 +98,8 @@ inModes({}, (mode) => {
       await closeLoops();
       const closeThreads = await workersOf("thread");
       // A Cluster client opens and closes connections of its own, to read the map of slots, so only the threads are counted there.
-      if (mode === "single") await eventually(async () => expect((await lists()) - before).toBe(1));
+      const added = async (): Promise<number> => (mode === "single" ? (await lists()) - before : 1);
+      await eventually(async () => expect(await added()).toBe(1));
       await eventually(() => expect(threads.size).toBe(1));
       await closeThreads();
       await eventually(async () => expect([threads.size, (await lists()) < before]).toEqual([0, true]));
