@@ -25,7 +25,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>, mode: RedisMode): v
       expect(await fallback.get()).toEqual(first);
 
       const patient = fixture.make({ onMissing: "wait" });
-      // It has a connection of its own: before the first reply it cannot know that the entry is missing.
+      // It has a separate connection. Before its first reply it cannot report that the entry is missing.
       await until(async () => (await rejection(patient.ready({ waitMs: 50 }))).code === "KIT_CONFIG_MISSING");
       const waiting = patient.ready();
       await strict.set(second);

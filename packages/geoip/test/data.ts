@@ -68,7 +68,7 @@ export const asnBlocks: readonly string[] = [
 /** Where lookups find their answers. */
 export const modes = ["cached", "local", "server"] as const;
 
-/** Ranges that fill several pages: a /24 of every second one, each with a place of its own. */
+/** Ranges that fill several pages: every second /24, each with a different place. */
 export const manyRanges = (count: number, tag: string): RangeInput[] =>
   Array.from({ length: count }, (_, index) => ({
     network: `${String(1 + (index >> 15))}.${String((index >> 7) & 255)}.${String((index << 1) & 255)}.0/24`,

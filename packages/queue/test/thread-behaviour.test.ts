@@ -97,7 +97,7 @@ inModes({}, (mode) => {
       expect(threads.size).toBe(0);
       await closeLoops();
       const closeThreads = await workersOf("thread");
-      // A Cluster client opens and closes connections of its own, to read the map of slots, so only the threads are counted there.
+      // A Cluster client also opens connections to read the map of slots, so on a Cluster only the threads are counted.
       const added = async (): Promise<number> => (mode === "single" ? (await lists()) - before : 1);
       await eventually(async () => expect(await added()).toBe(1));
       await eventually(() => expect(threads.size).toBe(1));

@@ -94,7 +94,7 @@ it("the usual step changes and replies what the whole script would, whatever is 
         const sure = Math.max(0, count - ahead);
         // Only a worker with a free handler waits.
         const flagged = count === 0 ? flags.replace("woken", "") : flags;
-        // A step behind a wait ends no job, and none names a job twice, also if its take was repeated.
+        // A step after a wait ends no job. No step names a job twice, even after a repeated take.
         const again = ended.slice(0, isRepeat ? 1 : 0);
         const ends = flagged.includes("woken") ? [] : [...new Set([...held.slice(0, done), ...again])];
         const args = {

@@ -9,7 +9,7 @@ const found = (text: string, pattern: RegExp): string[] => [
 ];
 
 it("a header's letters are the same for the scripts, each with one meaning", () => {
-  const table = /local letters = \{(.*?)\}/.exec(script("entries"))?.[1] ?? "";
+  const table = /local optionLetters = \{(.*?)\}/.exec(script("entries"))?.[1] ?? "";
   const pairs = [...table.matchAll(/(\w+) = '(\w)'/g)].map(([, name, letter]) => [name, letter]);
   expect(pairs.length).toBeGreaterThan(0);
   expect(letters).toMatchObject(Object.fromEntries(pairs));

@@ -240,7 +240,7 @@ export class Shipper extends LogObject<ShipperEvents> {
           isFurther = true;
           isBehind ||= isGzip;
           if (wasShipped && isLive) throw changedError(name);
-          // It has ended, so it is no longer live, whatever it was when it was opened.
+          // The file is complete, so it is not the live file, even if it was when kit opened it.
           if (!isGzip && !(await endsAt(textBytes)))
             this.emit("error", changedError(name, ` to byte ${String(textBytes)}`));
         } catch (error) {

@@ -2,7 +2,7 @@ import { encodePayload } from "./payload.js";
 import { parseRecord, type StoredError, storedError } from "./failure.js";
 
 /**
- * The outcome of a called job, as the server stores it: its kind, and behind a line feed what belongs to it.
+ * The outcome of a called job, as the server stores it: its kind, a line feed, and then:
  *
  * - `json` or `bytes`: the result.
  * - `refused`: the error that says why the result cannot be sent.

@@ -1,9 +1,9 @@
 /**
- * The words in which this package and its scripts write about a job. Each has one meaning; the scripts read and write the same ones.
- * Letters are in what is stored with each job; what only travels has whole words.
+ * The words that this package and its scripts exchange about a job. Each word has one meaning. The stored header of a job uses letters;
+ * operands and replies use whole words.
  */
 
-/** The options in the header of a stored job, each a letter and its value. `entries.lua` has those that scripts read. */
+/** The options in the header of a stored job: a letter, then the value. `entries.lua` repeats the letters that scripts read. */
 export const letters = {
   maxAttempts: "a",
   backoff: "b",
@@ -28,11 +28,10 @@ export const planWord = (word: PlanWord, value?: string | number): string =>
 
 export const planned = (word: PlanWord, value?: string | number): string => `\t${planWord(word, value)}`;
 
-/** What a step is told, see `step.lua`. */
+/** The flags of a step; see `step.lua`. */
 type StepFlag = "announce" | "look" | "time" | "woken";
 
-/** The text of those flags that are true. */
-export const flagsOf = (flags: Readonly<Record<StepFlag, boolean>>): string =>
-  (Object.keys(flags) as StepFlag[]).filter((flag) => flags[flag]).join(" ");
+/** A flag as part of `flags`. */
+export const flagged = (flag: StepFlag, isSet: boolean): string => (isSet ? `${flag} ` : "");
 
 export const hasFlag = (flags: string, flag: StepFlag): boolean => flags.includes(flag);

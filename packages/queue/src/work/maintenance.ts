@@ -1,4 +1,4 @@
-import { flagsOf } from "../job/words.js";
+import { flagged } from "../job/words.js";
 
 /** The minimum time between two looks for due jobs and ended leases, unless there is a reason for one. */
 const lookEveryMs = 5;
@@ -56,12 +56,11 @@ export class Maintenance {
       this.#lookedAt = now;
       this.mustLook = false;
     }
-    return flagsOf({
-      woken: isWoken,
-      look: looks,
-      time: now - this.#timedAt >= timeEveryMs || !isClockKnown,
-      announce: startsWork && now - this.#announcedAt > this.#leaseMs / 2,
-    });
+    const isTimed = now - this.#timedAt >= timeEveryMs || !isClockKnown;
+    const announces = startsWork && now - this.#announcedAt > this.#leaseMs / 2;
+    return (
+      flagged("woken", isWoken) + flagged("look", looks) + flagged("time", isTimed) + flagged("announce", announces)
+    );
   }
 
   /**

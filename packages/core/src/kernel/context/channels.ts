@@ -215,7 +215,7 @@ export class Channels extends DedicatedConnection {
     const answer = await this.subscribe(connection, name);
     if (answer === "broken" || this.client !== connection || this.#shared.get(name) !== channel) return;
     if (answer === "forbidden") this.retryLater();
-    // A try in vain is no news. Another `open` is.
+    // A failed retry is not reported; another `open` is.
     if (answer === "forbidden" && channel.state === answer) return;
     change(channel, answer);
   }

@@ -118,7 +118,7 @@ export class ClientWatch {
       ({ resolve }) => {
         const look = (): void => {
           if (isReady(this.client)) resolve(true);
-          // A borrowed client that ended stays ended. A client of ours is being connected again.
+          // Only its owner can connect a borrowed client again. kit's own client is already reconnecting.
           else if (this.isEnded || this.#users === 0) resolve(false);
         };
         const stop = this.#waiting.add(look);

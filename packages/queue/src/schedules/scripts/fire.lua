@@ -15,10 +15,9 @@
 -- ARGV[1]  stamp        string  first word of the headers
 -- ARGV[2]  plan         string  one line per schedule, eight parts between tabs: id, revision, score, score of the next run, runs left
 --                               (empty: no bound), instants of the runs between commas, for each of which a job is added; its id
---                               is that of the schedule, `@`, and the instant. Then `skip` to add none while
---                               the job of the last run is there, and to store the last of these; `demand` for a run on demand, which
---                               is done if its instant or a later one is stored, `demandSkip` for one that adds none while that job is
---                               there; how many ms after their instants the jobs are due
+--                               is that of the schedule, `@`, and the instant. Then the mode. `skip`: adds none
+--                               while the job of the last run exists, and stores the last of these instants. `demand`: a run on demand,
+--                               done if its instant or a later one is stored. `demandSkip`: both. Then how many ms after their instants the jobs are due
 --
 -- Reply     a digit for each line: 1 it is done; 0 nothing was changed, unless the schedule is gone: then it leaves `upcoming`
 local jobs = KEYS[1]

@@ -20,8 +20,8 @@
 --                                `due=1700000000000`: instant; `ifNew`: only if there is no job of this id but one that has expired;
 --                                `settles=NAME:5`: only if call 5 of producer NAME did not arrive, which then is refused for ever;
 --                                `answer`: reply with whether it was added, `answer=quick`: without a search. `key=KEY`: only if no job
---                                has this key, always with `answer`; `ttl=5000`: the key stays taken for so many ms; `extend`: also after
---                                an add that is refused; `replace`: a ready or delayed job gets the blob instead, and an active one a
+--                                has this key, always with `answer`; `ttl=5000`: how long the key stays taken, ms; `extend`: a refused add
+--                                restarts that time; `replace`: a ready or delayed job gets the blob instead, and an active one a
 --                                successor
 -- ARGV[n]  blobs        string   header and payload of each
 --

@@ -1,22 +1,22 @@
 -- entries.lua - entries of jobs.
 -- An entry is how a job stands in lists of work: its id, or `!priority!id` if the priority is not 0.
 --
--- Defines letters, optionOf, withOption, boundedPriority, idOf, entryOf, entryOfBlob, leasedEntry, suspendedEntry, takeIdOf, parseRecord, nameOf
+-- Defines optionOf, withOption, boundedPriority, idOf, entryOf, entryOfBlob, leasedEntry, suspendedEntry, takeIdOf, parseRecord, nameOf
 -- These read whatever is stored, also what no door lets in: a script that fails here would fail after its first write.
 
 -- The letters of the options in the header of a stored job; see `words.ts`.
-local letters = { expires = 'e', latestKey = 'k', successor = 'n', priority = 'p', uniqueKey = 'u' }
+local optionLetters = { expires = 'e', latestKey = 'k', successor = 'n', priority = 'p', uniqueKey = 'u' }
 
 -- The value of an option of a stored job; nil if it has none.
 local function optionOf(blob, name)
-  return string.match(blob or '', '^%S+ %S+[^\n]- ' .. letters[name] .. '(%S*)')
+  return string.match(blob or '', '^%S+ %S+[^\n]- ' .. optionLetters[name] .. '(%S*)')
 end
 
 -- The blob with another value of an option in its header; nil: without the option.
 local function withOption(blob, name, value)
   local head, others, payload = string.match(blob, '^(%S+ %S+)([^\n]*)(\n.*)$')
   if not head then return blob end
-  local letter = ' ' .. letters[name]
+  local letter = ' ' .. optionLetters[name]
   return head .. (value and letter .. value or '') .. string.gsub(others, letter .. '%S+', '', 1) .. payload
 end
 

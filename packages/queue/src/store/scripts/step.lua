@@ -23,17 +23,17 @@
 -- ARGV[4]   room         string   `maxBytes first`: how many bytes of jobs to take at most, though at least one job; how many jobs to read
 --                                 first, since they may be large; empty: 4 MiB, and all jobs in one go
 -- ARGV[5]   leaseMs      integer  length of their leases
--- ARGV[6]   flags        string   words: `woken` the call stands behind a wait; `look` for due jobs and ended leases; `time` reply with it
+-- ARGV[6]   flags        string   words: `woken` the call follows a wait; `look` for due jobs and ended leases; `time` reply with the time
 --                                 even if idle; `announce` the worker had no job: if it takes one, wake the idle workers to watch its lease
 -- ARGV[7]   bounds       string   `maxCrashes maxCount maxAgeMs maxBytes`: crashes that make a job a dead letter, and how
 --                                 many letters are kept
 -- ARGV[8]   maintenance  string   completed jobs to count, then drop old dead letters; empty: neither is due
 -- ARGV[9]   done         string   members of `leases` whose jobs are done, one per line; made ids only, which are never reused
 -- ARGV[n]   others       string   `member verdict record answer` of each other job that ended: its member; `done`, `expired` or `dead`;
---                                 `retry=500` the next attempt comes after so many ms, `snooze=500` likewise and it was snoozed,
---                                 `hold=500` no job begins for so many ms, and this one is the first; behind these `leads` if it may
---                                 have a successor, and `unbegun` if it was taken under limits and did not begin, so it does not
---                                 count for the rate; its new record for `failures`, empty if it is done; the reply for its caller,
+--                                 `retry=500`: ms until the next attempt; `snooze=500`: the same for a snoozed job; `hold=500`: ms in
+--                                 which no job starts, then this one is the first. After the word `leads` if it may have a successor,
+--                                 and `unbegun` if it was taken under limits and did not start: then the rate does not count it. Its
+--                                 new record for `failures`, empty if it is done; the reply for its caller,
 --                                 empty if no call waits: which of `replies`, its channel, its name, the outcome
 --
 -- Reply     {blob, …, entries, records, refused, reclaimed, state}: the jobs that were taken, in order (of a repeat: those still leased);
@@ -201,7 +201,7 @@ local function leasedOf(leases, members)
   return leased
 end
 
--- JSON has no control characters: they stand for the escapes, so that the next quote is the end.
+-- JSON has no control characters, so they can replace its escapes: the next quote then ends the text.
 local function withoutStacks(record)
   local text = string.gsub(string.gsub(record, '\\\\', '\1'), '\\"', '\2')
   text = string.gsub(text, ',"stack":"[^"]*"', '')

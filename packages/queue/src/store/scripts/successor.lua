@@ -2,15 +2,15 @@
 -- The header of the other has the id of its successor. In `delayed` the score of a successor is its due instant plus
 -- `behind`, later than any other.
 --
--- Needs letters, optionOf, entryOfBlob, wakeTimers
+-- Needs optionOf, withOption, entryOfBlob, wakeTimers
 -- Defines behind, expiringFrom, releaseSuccessor
 
 local behind = 1000000000000000
 
 -- The blob of a job that expires, which does so after it is due at this instant; nil: it does not expire.
 local function expiringFrom(blob, at)
-  local later, found = string.gsub(blob, '^(%S+ %S+[^\n]- ' .. letters.expires .. '%d+)@?%d*', '%1@' .. string.format('%.0f', at), 1)
-  return found > 0 and later or nil
+  local wait = string.match(optionOf(blob, 'expires') or '', '^%d+')
+  return wait and withOption(blob, 'expires', wait .. '@' .. string.format('%.0f', at))
 end
 
 -- Called before the job is deleted.
