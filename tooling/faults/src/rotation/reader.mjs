@@ -61,8 +61,10 @@ const ways = {
     noteAll(job, ["gap", "copy", "moved", "again", "skipped", "damaged", "padding"]);
     for (;;) {
       const isLast = isWritten();
+      const isBegun = (statSync(join(directory, live), { throwIfNoEntry: false })?.size ?? 0) > 0;
       try {
         await job.run(count);
+        if (isBegun) writeFileSync(join(side, "counted"), "");
         if (isLast) return;
       } catch (error) {
         noteError(error);

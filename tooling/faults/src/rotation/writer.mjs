@@ -13,10 +13,11 @@ const lineOf = (number) => `app ${number} ${"x".repeat(40 + (number % 60))}`;
 let written = 0;
 const isOver = () => written >= lines || performance.now() >= until;
 
-/** Writes the first line, and waits until it has been followed: `follow()` leaves out what was compressed before it began. */
+/** Writes the first line, and waits until the job has counted it, so it meets the file again, and until it has been followed: `follow()` leaves out what was compressed before it began. */
 const begin = async (write) => {
   await write(lineOf(written++));
-  while (!isCopied && !existsSync(join(side, "followed"))) await pause(20);
+  const signs = isCopied ? ["counted"] : ["counted", "followed"];
+  while (!signs.every((sign) => existsSync(join(side, sign)))) await pause(20);
   until = performance.now() + seconds * 1_000;
 };
 
