@@ -4,6 +4,34 @@ import { join } from "node:path";
 /** The comments of a script that are read where it runs: its name, the types of its keys (their names are left out), the place of libraries. */
 const keptComment = /^-- (?:[\w.-]+\.lua(?: - |$)|KEYS\[|Needs |Defines |Libraries$)/;
 
+/** For each type of a key: a command that fails on another type, and one that writes but changes nothing (a hash may have an empty field). */
+const guards = {
+  hash: { failOnOtherType: ["HLEN"] },
+  zset: { failOnOtherType: ["ZCARD"], allowWrites: ["ZREM", "''"] },
+  list: { failOnOtherType: ["LLEN"] },
+  stream: { failOnOtherType: ["XLEN"] },
+  string: { failOnOtherType: ["STRLEN"] },
+};
+
+/**
+ * A script with its guards written out, by the types in its header. They stand before its first write:
+ *
+ * - `failOnOtherType(jobs, waiting)` ends the script if one of these keys has another type, so that no half of a change is left.
+ * - `allowWrites(leases)` removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+ */
+export const withGuards = (lua) => {
+  const types = new Map([...lua.matchAll(/^-- KEYS\[\w+\]\s+(\w+)\s+(\w+)/gm)].map(([, name, type]) => [name, type]));
+  if (types.size === 0) return lua;
+  return lua.replace(/\b(failOnOtherType|allowWrites)\((\w+(?:, \w+)*)\)/g, (_, guard, names) => {
+    const calls = names.split(", ").map((name) => {
+      const [command, ...rest] = guards[types.get(name)]?.[guard] ?? [];
+      if (!command) throw new Error(`${guard}(${name}): the header gives ${name} no type that has this guard`);
+      return `redis.call(${[`'${command}'`, name, ...rest].join(", ")})`;
+    });
+    return calls.join(" ");
+  });
+};
+
 /**
  * The text of a Lua file without what only people read: comments and indentation. Of the first line the name is left, by which the
  * faults lab finds it, and of a library no other comment. One that other packages join keeps its header, for their contract tests.
@@ -12,7 +40,7 @@ const keptComment = /^-- (?:[\w.-]+\.lua(?: - |$)|KEYS\[|Needs |Defines |Librari
 export const withoutComments = (lua) => {
   const isExported = /^--.* Exported: /m.test(lua);
   const isOwnLibrary = isLibrary(lua) && !isExported;
-  return lua
+  return withGuards(lua)
     .split("\n")
     .map((line) => (isOwnLibrary ? line.replace(/^(-- [\w.-]+\.lua) - .*|^--.*/, "$1").trim() : line.trim()))
     .filter((line) => line !== "" && (!line.startsWith("--") || keptComment.test(line)))

@@ -3,14 +3,16 @@ import { createRequire } from "node:module";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { defineConfig } from "vitest/config";
+import { withGuards } from "../build/lua.mjs";
 import { filesOnNodeRedis } from "./node-redis-files.mjs";
 import { tallyReporter } from "./tally-reporter.mjs";
 
-/** Lets tests import `.lua` files as text, as the build does. */
+/** Lets tests import `.lua` files as text, as the build does, with their comments and names. */
 const luaText = {
   name: "lua-text",
   enforce: "pre",
-  load: (id) => (id.endsWith(".lua") ? `export default ${JSON.stringify(readFileSync(id, "utf8"))}` : undefined),
+  load: (id) =>
+    id.endsWith(".lua") ? `export default ${JSON.stringify(withGuards(readFileSync(id, "utf8")))}` : undefined,
 };
 
 const manifest = join(process.cwd(), "package.json");

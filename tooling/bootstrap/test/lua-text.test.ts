@@ -7,7 +7,7 @@ import * as toolkit from "@kit/core/toolkit";
 import { startRedis } from "@kit/testing";
 import { describe, expect, it } from "vitest";
 import { declarations, isIdentifier, isText, type Token, tokenize } from "../../../packages/testing/src/lua.js";
-import { namesOfLibraries, shortened, withoutComments } from "../../build/lua.mjs";
+import { namesOfLibraries, shortened, withGuards, withoutComments } from "../../build/lua.mjs";
 import { root } from "../repo.mjs";
 
 const packages = join(root, "packages");
@@ -38,6 +38,24 @@ local waiting = KEYS[1]
 -- Libraries
 local a=redis.call('RPOP',waiting)
 return a=='--' and '-- x' or a`);
+});
+
+describe("a guard of a script", () => {
+  const header = "-- KEYS[1]  jobs   hash  a\n-- KEYS[2]  ready  zset  b\n-- KEYS[n]  rest   any   c\n";
+
+  it("is written out by the types in the header", () => {
+    const lua = `${header}failOnOtherType(jobs, ready)\n  allowWrites(ready)\nfailOnOtherType({ hash = jobs })`;
+    expect(withGuards(lua)).toBe(`${header}redis.call('HLEN', jobs) redis.call('ZCARD', ready)
+  redis.call('ZREM', ready, '')
+failOnOtherType({ hash = jobs })`);
+  });
+
+  it("is refused for a key without a type, and where nothing of the type can be written", () => {
+    const guarded = (line: string) => () => withGuards(header + line);
+    expect(guarded("failOnOtherType(rest)")).toThrow("failOnOtherType(rest)");
+    expect(guarded("failOnOtherType(other)")).toThrow("failOnOtherType(other)");
+    expect(guarded("allowWrites(jobs)")).toThrow("allowWrites(jobs)");
+  });
 });
 
 describe("the short names of a script", () => {
@@ -95,10 +113,8 @@ const variables = (tokens: readonly Token[]): ReadonlySet<number> => {
 
 it("all scripts as built are the same programs as their sources", () => {
   const wrong = files.flatMap((path) => {
-    const [source, short] = [readFileSync(path, "utf8"), built(readFileSync(path, "utf8"))].map(tokenize) as [
-      Token[],
-      Token[],
-    ];
+    const lua = readFileSync(path, "utf8");
+    const [source, short] = [withGuards(lua), built(lua)].map(tokenize) as [Token[], Token[]];
     const declared = new Set(declarations(source).map(({ name }) => name));
     const renamed = new Map<string, string>();
     const problems: string[] = [];

@@ -33,8 +33,7 @@ if isDone == nil then return redis.error_reply(opError) end
 if isDone then return { 1, state.version } end
 local isContact = redis.call('ZSCORE', contacts, id)
 local isBlocked = redis.call('ZSCORE', blocked, id)
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', contacts, '')
+allowWrites(contacts)
 if action == 'block' then redis.call('ZADD', blocked, string.format('%.0f', state.micros / 1000), id) end
 local hasChanged = isBlocked
 if action ~= 'unblock' then hasChanged = isContact or action == 'block' and not isBlocked end

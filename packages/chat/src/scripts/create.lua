@@ -48,7 +48,7 @@ if stored[1] then
 end
 if redis.call('ZCARD', positions) > 0 then return 2 end
 redis.call('HEXISTS', heads, chat)
-redis.call('XLEN', activity)
+failOnOtherType(activity)
 local isKnown = redis.call('HGET', layout, 'shards') == shards
 if not isKnown and isSure == '' then return 3 end
 for _, member in ipairs(members) do

@@ -18,9 +18,8 @@ local names = { unpack(ARGV, 2) }
 -- Libraries
 
 if redis.call('EXISTS', meta) == 1 then return {} end
-redis.call('XLEN', activity)
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', positions, '')
+failOnOtherType(activity)
+allowWrites(positions)
 local gone, isGone, left = {}, {}, {}
 for _, name in ipairs(names) do
   if redis.call('ZSCORE', positions, name) then gone[#gone + 1] = name end

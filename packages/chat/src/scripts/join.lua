@@ -31,8 +31,7 @@ local state, refusal = openChat(chat, meta, heads, messages, positions)
 if refusal == newerLayout then return newerLayout end
 if not state then return { refusal } end
 applyAge(state, messages, readClock())
-redis.call('ZCARD', positions)
-redis.call('XLEN', activity)
+failOnOtherType(positions, activity)
 local stored = {}
 for i, member in ipairs(members) do
   stored[i] = redis.call('HGET', member, chat)

@@ -29,10 +29,9 @@ local state, refusal = openChat(chat, meta, heads, messages, positions)
 if refusal == newerLayout then return newerLayout end
 local position = redis.call('ZSCORE', positions, user)
 if upTo ~= '' and (not position or tonumber(position) > tonumber(upTo)) then return 0 end
-redis.call('XLEN', activity)
+failOnOtherType(activity)
 local wasMember = redis.call('HEXISTS', member, chat)
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', positions, '')
+allowWrites(positions)
 if state then
   if trim(state, messages, positions, readClock(), user) or state.isRecovered then saveChat(state, meta, heads) end
   if wasMember == 1 then announce(activity, chat, 'l', { user }) end

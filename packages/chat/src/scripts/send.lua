@@ -77,8 +77,7 @@ local function refusedBefore(i)
   if not isRepeat then return 0 end
   return refusedNumber == number and tonumber(string.sub(refusedCodes, i, i)) or 4
 end
-redis.call('ZCARD', positions)
-redis.call('XLEN', activity)
+failOnOtherType(positions, activity)
 
 -- Space is decided message by message, but messages are dropped only once, at the end. What was too old before is dropped first: the
 -- stream may have expired, and with a new message in it nothing shows why the others are missing.

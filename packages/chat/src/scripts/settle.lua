@@ -40,9 +40,8 @@ if not state then return refusal end
 local position, rest = recipientOf(state, member, positions)
 if not position then return 2 end
 local box = openMailbox(mailbox, state.epoch, position)
-redis.call('XLEN', activity)
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', positions, '')
+failOnOtherType(activity)
+allowWrites(positions)
 
 -- Finds the first unacknowledged message besides this one.
 local lease, first = nil, box.cursor + 1

@@ -74,15 +74,10 @@ if current == seq - 1 then
   local fault, made = checkResults(targets, 11, results)
   if fault then return { 5, fault } end
   if isSlowest then
-    redis.call('ZCARD', live)
-    redis.call('ZCARD', done)
-    redis.call('HLEN', sources)
-    redis.call('HLEN', chunks)
-    redis.call('HLEN', free)
+    failOnOtherType(live, done, sources, chunks, free)
   end
   local now = readClock()
-  -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-  redis.call('ZREM', seen, '')
+  allowWrites(seen)
   applyResults(channel, made, targets, 11, results)
   redis.call('HSET', positions, field, string.format('%d %d %s %s %s', seq, chunk, state, position, cause))
   redis.call('ZADD', seen, now, consumer)

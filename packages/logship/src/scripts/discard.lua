@@ -39,8 +39,7 @@ if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was wri
 local current = redis.call('HGET', channel, 'epoch')
 -- An empty epoch: the deletion has begun.
 if current and current ~= '' and current ~= epoch then return {} end
-redis.call('HLEN', chunks)
-redis.call('HLEN', free)
+failOnOtherType(chunks, free)
 redis.call('UNLINK', files, live, sources, done, leases, consumers, seen, positions)
 -- No new channel of this name can begin until the last chunk is gone: its files would have the same ids.
 if layout then redis.call('HSET', channel, 'closed', 1, 'epoch', '') end

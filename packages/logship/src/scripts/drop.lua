@@ -42,13 +42,7 @@ local sign = redis.call('ZSCORE', seen, consumer)
 local now = readClock()
 -- An expected consumer that never joined has given no sign of life, so it is not silent.
 if not isDropped and silentMs > 0 and (not sign or tonumber(sign) > now - silentMs) then return { 0 } end
-redis.call('ZCARD', live)
-redis.call('ZCARD', done)
-redis.call('HLEN', files)
-redis.call('HLEN', sources)
-redis.call('HLEN', chunks)
-redis.call('HLEN', positions)
-redis.call('HLEN', free)
+failOnOtherType(live, done, files, sources, chunks, positions, free)
 -- These free memory, which allows the writes behind them at maxmemory.
 redis.call('ZREM', seen, consumer)
 -- Until the last step the consumer stays, as one that gets no file: if this process dies, the next one that finds no space continues.

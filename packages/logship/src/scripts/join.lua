@@ -28,14 +28,14 @@ local layout = redis.call('HGET', channel, 'layout')
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was written by a newer version') end
 if redis.call('HGET', channel, 'dropped ' .. consumer) then return { 3 } end
 local known = redis.call('HGET', consumers, consumer)
-redis.call('ZCARD', seen)
+failOnOtherType(seen)
 local pending = redis.call('HRANDFIELD', free, 200)
 local state = redis.call('HMGET', channel, 'lastFile', 'trimmed')
 local after = known and string.match(known, ' (%d+)') or '0'
 if not known and from == 'start' and state[2] then return { 2 } end
 if not known and from == 'now' then after = state[1] or '0' end
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory, and this consumer will free more.
-redis.call('ZREM', seen, '')
+-- This consumer will free more.
+allowWrites(seen)
 if not layout then createChannel(channel, epoch) end
 local fence = known and string.match(known, '^%d+')
 if not known or string.match(known, '%S*$') ~= op then

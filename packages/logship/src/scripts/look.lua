@@ -32,11 +32,8 @@ if not state[1] then return { 4 } end
 local known = redis.call('HGET', consumers, consumer)
 local holder = known and string.match(known, '^%d+') or '0'
 if holder ~= fence then return { 0, holder } end
-redis.call('ZCARD', live)
-redis.call('HLEN', files)
-redis.call('HLEN', positions)
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', seen, '')
+failOnOtherType(live, files, positions)
+allowWrites(seen)
 redis.call('ZADD', seen, readClock(), consumer)
 local reply = { 1, state[1], state[2] and 1 or 0 }
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', live, '(' .. after, '+inf', 'LIMIT', 0, most)) do

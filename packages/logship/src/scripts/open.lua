@@ -44,10 +44,7 @@ local expected = { unpack(ARGV, 11) }
 
 local layout = redis.call('HGET', channel, 'layout')
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was written by a newer version') end
-redis.call('ZCARD', live)
-redis.call('HLEN', files)
-redis.call('HLEN', sources)
-redis.call('HLEN', consumers)
+failOnOtherType(live, files, sources, consumers)
 if not layout then createChannel(channel, epoch) end
 redis.call('HSETNX', channel, 'limit', limit)
 for _, consumer in ipairs(expected) do

@@ -39,18 +39,17 @@ local results = cjson.decode(ARGV[10])
 local record = redis.call('HMGET', progress, content .. ':fence', content .. ':seq', content .. ':file')
 if record[1] ~= fence then return { 0, record[1] or '0' } end
 local current = tonumber(record[2])
-redis.call('ZCARD', claims)
+failOnOtherType(claims)
 if seq > 0 and current ~= seq and current ~= seq - 1 then return { 3 } end
 local isNew = seq > 0 and current == seq - 1
 local made = {}
 if isNew then
-  redis.call('HLEN', job)
+  failOnOtherType(job)
   local fault
   fault, made = checkResults(targets, 4, results)
   if fault then return { 5, fault } end
 end
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', claims, '')
+allowWrites(claims)
 if isNew then
   applyResults(job, made, targets, 4, results)
   redis.call('HSET', progress, content .. ':seq', seq, content .. ':position', position)

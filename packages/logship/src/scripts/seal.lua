@@ -50,7 +50,7 @@ local lease = file .. ' ' .. fence
 local now = readClock()
 local isAtWork = tonumber(redis.call('ZSCORE', leases, lease) or '0') > now or tonumber(known[5]) > now - silentMs
 if silentMs >= 0 and isAtWork then return 0 end
-redis.call('HLEN', sources)
+failOnOtherType(sources)
 lowerReservation(channel, lease, math.huge)
 forgetNeed(channel, file)
 redis.call('HSET', files, file .. ':state', 'sealed', file .. ':sha256', sha256)

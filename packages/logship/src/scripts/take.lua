@@ -14,7 +14,7 @@ local ack = ARGV[1]
 -- Libraries
 
 local last = redis.call('HGET', owner, 'sent ' .. source)
-redis.call('HLEN', source)
+failOnOtherType(source)
 local given, some = redis.call('HGETALL', sending), {}
 if #given == 0 or last == ack then
   some = redis.call('HRANDFIELD', source, 500, 'WITHVALUES')

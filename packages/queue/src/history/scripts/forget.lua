@@ -12,7 +12,7 @@ local members = ARGV[1]
 -- Libraries
 
 local ids, bytes = {}, 0
-redis.call('ZCARD', kept)
+failOnOtherType(kept)
 for member in string.gmatch(members, '[^\n]+') do
   local id = idOf(leasedEntry(member))
   local record = redis.call('HGET', records, id)

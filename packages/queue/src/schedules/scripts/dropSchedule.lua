@@ -17,12 +17,10 @@ local id = ARGV[1]
 local revision = ARGV[2]
 
 local stored = redis.call('HGET', schedules, id)
-redis.call('HLEN', templates)
-redis.call('HLEN', meta)
+failOnOtherType(templates, meta)
 if not stored then return 1 end
 if string.match(stored, '^%d+\t([^\t]+)\t') ~= revision then return 0 end
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', upcoming, '')
+allowWrites(upcoming)
 -- A late copy of the call that added it finds another count.
 redis.call('HINCRBY', meta, 'schedulesRemoved', 1)
 redis.call('ZREM', upcoming, id)

@@ -36,11 +36,7 @@ local plan = ARGV[2]
 
 -- Libraries
 
-redis.call('HLEN', jobs)
-redis.call('LLEN', waiting)
-redis.call('ZCARD', prioritised)
-redis.call('ZCARD', wake)
-redis.call('ZCARD', delayed)
+failOnOtherType(jobs, waiting, prioritised, wake, delayed)
 listen(limits)
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

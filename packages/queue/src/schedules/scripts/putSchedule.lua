@@ -29,7 +29,7 @@ local next = ARGV[7]
 local stored = redis.call('HGET', schedules, id)
 local score = redis.call('ZSCORE', upcoming, id) or ''
 local count = redis.call('HGET', meta, 'schedulesRemoved') or '0'
-redis.call('HLEN', templates)
+failOnOtherType(templates)
 local function revisionOf(field)
   return string.match(field, '^%d+\t([^\t]+)\t')
 end

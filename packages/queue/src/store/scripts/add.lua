@@ -53,14 +53,13 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local listened = redis.call('HGET', limits, 'listened')
 local isPlain = not listened and not string.find(plan, '\t', 1, true)
 local isEmpty = redis.call('HLEN', jobs) == 0
-redis.call('LLEN', waiting)
+failOnOtherType(waiting)
 local first
 if isPlain then
   -- A repeat wakes a worker, too. As the first write it checks the type of the key.
   redis.call('ZADD', wake, 0, 'job')
 else
-  redis.call('ZCARD', wake)
-  redis.call('ZCARD', prioritised)
+  failOnOtherType(wake, prioritised)
   first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 end
 local leases, dead, failures, suspended = unpack(once, 1, 4)

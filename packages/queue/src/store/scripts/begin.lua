@@ -16,8 +16,7 @@ local member = ARGV[1]
 local id = idOf(leasedEntry(member))
 local record = redis.call('HGET', failures, id)
 if not redis.call('ZSCORE', leases, member) then return 0 end
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', leases, '')
+allowWrites(leases)
 local attempts, crashes, last = parseRecord(record)
 redis.call('HSET', failures, id, string.format('%s\t%d %s\t%s', attempts, crashes, takeIdOf(member), last))
 return 1

@@ -48,10 +48,7 @@ local pushes = ARGV[6]
 
 -- Libraries
 
-redis.call('HLEN', failures)
-redis.call('ZCARD', revoked)
-redis.call('ZCARD', wake)
-redis.call('ZCARD', named)
+failOnOtherType(failures, revoked, wake, named)
 listen(limits)
 for _, key in ipairs(replies) do redis.call('HLEN', key) end
 local blob = redis.call('HGET', jobs, id)
@@ -70,8 +67,7 @@ if not member then
   if not place then return { 'elsewhere', '0' } end
 end
 
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', leases, '')
+allowWrites(leases)
 releaseSuccessor(jobs, delayed, wake, id)
 for _, key in ipairs(replies) do
   redis.call('HSET', key, id, 'cancelled')

@@ -27,9 +27,7 @@ local count = tonumber(ARGV[2])
 
 -- Libraries
 
-redis.call('HLEN', failures)
-redis.call('ZCARD', delayed)
-redis.call('ZCARD', wake)
+failOnOtherType(failures, delayed, wake)
 listen(limits)
 local isList = from == 'waiting'
 local size = isList and redis.call('LLEN', waiting) or redis.call('ZCARD', ranked)
@@ -42,8 +40,7 @@ for i, entry in ipairs(entries) do
 end
 if #ids == 0 then return { 0, 0 } end
 if redis.call('EXISTS', unique) == 1 then
-  -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-  redis.call('ZREM', ranked, '')
+  allowWrites(ranked)
   for _, id in ipairs(ids) do releaseSuccessor(jobs, delayed, wake, id) end
 end
 redis.call('HDEL', jobs, unpack(ids))

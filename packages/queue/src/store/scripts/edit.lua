@@ -29,8 +29,7 @@ local blob = ARGV[3]
 
 -- Libraries
 
-redis.call('ZCARD', wake)
-redis.call('HLEN', meta)
+failOnOtherType(wake, meta)
 local stored = redis.call('HGET', jobs, id)
 if not stored then return 'none' end
 -- An earlier arrival of this call.

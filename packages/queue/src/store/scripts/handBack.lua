@@ -35,14 +35,11 @@ local begun = ARGV[4]
 
 -- Libraries
 
-redis.call('LLEN', waiting)
-redis.call('ZCARD', prioritised)
-redis.call('ZCARD', wake)
+failOnOtherType(waiting, prioritised, wake)
 listen(limits)
-if begun ~= '' then redis.call('HLEN', failures) end
-if limited ~= '' then redis.call('ZCARD', named) end
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', leases, '')
+if begun ~= '' then failOnOtherType(failures) end
+if limited ~= '' then failOnOtherType(named) end
+allowWrites(leases)
 local entries, held, hasBegun = {}, {}, {}
 for id in string.gmatch(begun, '[^\n]+') do hasBegun[id] = true end
 for member in string.gmatch(members, '[^\n]+') do

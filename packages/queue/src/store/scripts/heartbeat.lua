@@ -21,10 +21,8 @@ local members = ARGV[2]
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('ZCARD', wake)
-redis.call('HLEN', meta)
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', leases, '')
+failOnOtherType(wake, meta)
+allowWrites(leases)
 local ends, scores, list = string.format('%.0f', now + leaseMs), {}, {}
 for member in string.gmatch(members, '[^\n]+') do
   list[#list + 1] = member

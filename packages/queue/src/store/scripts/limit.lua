@@ -30,10 +30,7 @@ local askedAt = ARGV[5]
 
 -- Libraries
 
-redis.call('HLEN', limits)
-redis.call('ZCARD', wake)
-redis.call('ZCARD', named)
-redis.call('HLEN', changed)
+failOnOtherType(limits, wake, named, changed)
 local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
 if askedAt == '' then return string.format('%.0f', micros) end

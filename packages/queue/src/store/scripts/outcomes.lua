@@ -17,10 +17,7 @@ local replies = KEYS[4]
 local received = ARGV[1]
 local wanted = ARGV[2]
 
-redis.call('HLEN', jobs)
-redis.call('HLEN', failures)
-redis.call('ZCARD', dead)
-redis.call('HLEN', replies)
+failOnOtherType(jobs, failures, dead, replies)
 local outcomes, bytes = {}, 0
 for id in string.gmatch(wanted, '[^\n]+') do
   local outcome = bytes > 1048576 and 'later' or redis.call('HGET', replies, id)

@@ -21,16 +21,14 @@ local priority = tonumber(ARGV[2])
 
 -- Libraries
 
-redis.call('LLEN', waiting)
-redis.call('ZCARD', wake)
+failOnOtherType(waiting, wake)
 local blob = redis.call('HGET', jobs, id)
 if not blob then return 0 end
 if not nameOf(blob) then return 0 end
 local former = entryOfBlob(id, blob)
 local place, due = placeOf(waiting, prioritised, delayed, suspended, id, former, blob)
 if not place then return 0 end
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', delayed, '')
+allowWrites(delayed)
 redis.call('HSET', jobs, id, withOption(blob, 'priority', priority ~= 0 and string.format('%d', priority)))
 moveTo(entryOf(id, priority), place, due, waiting, prioritised, delayed, suspended, wake, id, former)
 return 1

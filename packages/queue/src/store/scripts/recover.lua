@@ -32,13 +32,9 @@ end
 
 -- Libraries
 
-redis.call('LLEN', waiting)
-redis.call('ZCARD', prioritised)
-redis.call('ZCARD', wake)
-redis.call('ZCARD', named)
+failOnOtherType(waiting, prioritised, wake, named)
 listen(limits)
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', leases, '')
+allowWrites(leases)
 local last = redis.call('GET', taken)
 if not last or takeNumber(last) < takeNumber(takeId) then
   redis.call('SET', taken, takeId .. '\n', 'PX', 600000)

@@ -34,16 +34,9 @@ local spreadMs = tonumber(ARGV[4])
 
 -- Libraries
 
-redis.call('HLEN', jobs)
-redis.call('LLEN', waiting)
-redis.call('ZCARD', prioritised)
-redis.call('ZCARD', delayed)
-redis.call('ZCARD', wake)
-redis.call('HLEN', failures)
-redis.call('HLEN', meta)
+failOnOtherType(jobs, waiting, prioritised, delayed, wake, failures, meta)
 listen(limits)
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', dead, '')
+allowWrites(dead)
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if begun == '' then begun = string.format('%.0f', now) end

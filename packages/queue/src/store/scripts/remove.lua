@@ -28,8 +28,7 @@ local id = ARGV[1]
 
 -- Libraries
 
-redis.call('HLEN', failures)
-redis.call('ZCARD', wake)
+failOnOtherType(failures, wake)
 listen(limits)
 local blob = redis.call('HGET', jobs, id)
 if not blob then return 'none' end
@@ -37,8 +36,7 @@ if redis.call('ZSCORE', dead, id) then return 'dead' end
 local entry = entryOfBlob(id, blob)
 local place = placeOf(waiting, prioritised, delayed, suspended, id, entry, blob)
 if not place then return 'elsewhere' end
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', delayed, '')
+allowWrites(delayed)
 releaseSuccessor(jobs, delayed, wake, id)
 leave(place, waiting, prioritised, delayed, suspended, id, entry)
 redis.call('HDEL', failures, id)

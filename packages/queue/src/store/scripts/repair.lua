@@ -31,7 +31,7 @@ local ids = ARGV[2]
 
 -- Libraries
 
-redis.call('ZCARD', wake)
+failOnOtherType(wake)
 listen(limits)
 local wanted, missing = {}, {}
 for id in string.gmatch(ids, '[^\n]+') do

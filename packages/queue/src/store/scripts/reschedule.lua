@@ -29,7 +29,7 @@ local due = ARGV[2]
 
 -- Libraries
 
-redis.call('ZCARD', wake)
+failOnOtherType(wake)
 listen(limits)
 local blob = redis.call('HGET', jobs, id)
 if not blob then return 'none' end
@@ -42,8 +42,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local word, at = string.match(due, '^(%a+)=(.*)$')
 at = word == 'delay' and now + at or tonumber(at)
 at = math.min(at, behind - 1)
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', delayed, '')
+allowWrites(delayed)
 if former and tonumber(former) >= behind then
   -- It waits for the end of another job in any case.
   redis.call('ZADD', delayed, string.format('%.0f', math.max(at, now) + behind), entry)

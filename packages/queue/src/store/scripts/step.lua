@@ -152,15 +152,14 @@ local function usualStep()
     end
   end
   local leaves = isWoken and readyCount > #ids
-  if leaves then redis.call('ZCARD', wake) end
+  if leaves then failOnOtherType(wake) end
   if #members > 0 then
-    redis.call('HLEN', jobs)
-    if takes then redis.call('STRLEN', taken) end
+    failOnOtherType(jobs)
+    if takes then failOnOtherType(taken) end
   end
 
   if takes then
-    -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-    redis.call('ZREM', leases, '')
+    allowWrites(leases)
     if repeated(redis.call('SET', taken, recordOf(ids), 'PX', 600000, 'GET')) then return nil end
     if leaves then redis.call('ZADD', wake, 0, 'job') end
   end
@@ -215,23 +214,20 @@ end
 -- Guards: Redis refuses a command on a key of another type, here while nothing has changed.
 
 readClock()
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-redis.call('ZREM', leases, '')
+allowWrites(leases)
 local isRare, isLimited = redis.call('EXISTS', prioritised, failures, limits, suspended) > 0, false
 -- An idle worker pops its markers, so `wake` exists only while no worker is idle.
 local onlySure = sure < count and redis.call('EXISTS', wake) == 0
 if onlySure then count = sure end
 local isFull = isRare or looks or maintenance ~= '' or #others > 0
 if isFull or count == 0 then
-  redis.call('LLEN', waiting)
-  redis.call('HLEN', jobs)
+  failOnOtherType(waiting, jobs)
 end
 if isFull then
-  for _, key in ipairs({ prioritised, delayed, wake, dead, revoked }) do redis.call('ZCARD', key) end
-  redis.call('HLEN', failures)
+  failOnOtherType(prioritised, delayed, wake, dead, revoked)
+  failOnOtherType(failures)
   isLimited = isRare and redis.call('EXISTS', limits, suspended) > 0
-  redis.call('HLEN', meta)
-  redis.call('STRLEN', taken)
+  failOnOtherType(meta, taken)
   for _, key in ipairs(replies) do redis.call('HLEN', key) end
 end
 local paused, concurrency, rate, fullAt, heldUntil, names, listened, hasSuspended
@@ -239,7 +235,7 @@ if isLimited then
   paused, concurrency, rate, fullAt, heldUntil, names, listened =
     unpack(redis.call('HMGET', limits, 'paused', 'concurrency', 'rate', 'fullAt', 'heldUntil', 'names', 'listened'), 1, 7)
   hasSuspended = redis.call('ZCARD', suspended) > 0
-  redis.call('ZCARD', named)
+  failOnOtherType(named)
   isLimited = paused or concurrency or rate or heldUntil or names or hasSuspended
 end
 lines = listened and now < tonumber(listened) and {}
