@@ -21,15 +21,15 @@ export interface NewJob {
   /** The `op` of an earlier add whose outcome is unknown. */
   readonly op: string | undefined;
   /** The call that carries it: the producer and the call's number. */
-  call?: string;
+  call: string | undefined;
   /** The job of an `addOnce`, or with a key: the server reports whether it was added. */
-  readonly isOnce?: boolean;
+  readonly isOnce: boolean;
   /** The outcome of an earlier call is unknown. If this call fails, the job may still have been added. */
   readonly isRepeat: boolean;
   /** Repeated calls add only one job, because of `op` or a key that stays taken. */
   readonly isRepeatable: boolean;
   /** The add was rejected, because the job was not sent. */
-  isGivenUp?: boolean;
+  isGivenUp: boolean;
 }
 
 /** The maximum size of one call, in bytes. */
