@@ -74,7 +74,7 @@ export const steadyCases = (what: string, about: string, { task, prepare, ...set
       measure: async (team, lab, scale) => {
         const watched = await lab.watch();
         const ms = (perSecond <= 10 ? 10_000 : 3_000) * scale;
-        const [result] = await team.all<RunResult>("pour", { task, ms, perSecond });
+        const [result] = await team.all<RunResult>("steady", { task, ms, perSecond });
         if (!result) throw new Error("There is no client process");
         const { cpuMicros, commands } = await watched();
         const { operations } = result;

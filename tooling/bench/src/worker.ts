@@ -22,12 +22,11 @@ const withCommon = (jobs: Jobs): Jobs => {
     operations.set(key, operation);
     return operation;
   };
-  return {
-    ...jobs,
+  const common: Jobs = {
     ready: () => undefined,
     run: async ({ task, ms }: { readonly task: unknown; readonly ms: number }) =>
       await run(await operationOf(task), ms),
-    pour: async ({
+    steady: async ({
       task,
       ms,
       perSecond,
@@ -45,6 +44,9 @@ const withCommon = (jobs: Jobs): Jobs => {
     },
     stopProfile: async () => (await session?.post("Profiler.stop"))?.profile,
   };
+  const twice = Object.keys(jobs).filter((name) => name in common);
+  if (twice.length > 0) throw new Error(`Two jobs are named ${twice.join()}`);
+  return { ...jobs, ...common };
 };
 
 const open = async (opening: Opening, side: number): Promise<Jobs> => {
