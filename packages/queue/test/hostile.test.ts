@@ -4,6 +4,7 @@ import { expect, it } from "vitest";
 import * as adoption from "../src/adopt/scripts/index.js";
 import * as history from "../src/history/scripts/index.js";
 import { keyHead, onceKeys, queueKeys, repliesKey, takenKey } from "../src/job/keys.js";
+import * as cleaning from "../src/manage/cleaning.js";
 import * as looks from "../src/manage/scripts.js";
 import * as notes from "../src/notes/scripts/index.js";
 import * as schedules from "../src/schedules/scripts/index.js";
@@ -170,6 +171,25 @@ const calls: Record<string, (id: string) => readonly (() => Promise<unknown>)[]>
         (ranked) => () => looks.drain.run(redis.client, { ...keys(), ranked }, { from, count: 5 }),
       ),
     ),
+  "queue.clean": () =>
+    (["waiting", "prioritised", "suspended", "delayed", "dead"] as const).map(
+      (state) => () =>
+        cleaning.clean.run(
+          redis.client,
+          { ...keys(), listed: keys()[state] },
+          { verb: "clean", state, olderThanMs: 1, begun: "", name: "", cursor: "0" },
+        ),
+    ),
+  "queue.cleanKept": () => [
+    () =>
+      cleaning.cleanKept.run(redis.client, keys(), {
+        verb: "clean",
+        olderThanMs: 1,
+        begun: "",
+        name: "job",
+        cursor: "0",
+      }),
+  ],
   "queue.cancel": (id) => [
     () =>
       looks.cancel.run(
@@ -230,7 +250,7 @@ const calls: Record<string, (id: string) => readonly (() => Promise<unknown>)[]>
 
 /** They have no ids and no records of jobs, only numbers that this package gives them; or only read. */
 const others =
-  /^queue\.(open|limit|listen|release|closeNotes|letters|overview|find|scan|list\w*|read\w*|due|adopt\.(look|page|holders|bull\w+|release))$/;
+  /^queue\.(open|limit|listen|purge|unlink|findKeys|release|closeNotes|letters|overview|find|scan|list\w*|read\w*|due|adopt\.(look|page|holders|bull\w+|release))$/;
 
 const snapshot = async (): Promise<unknown> => {
   const found: Record<string, unknown> = {};
@@ -243,7 +263,7 @@ it(
   "feeds ids, names and records to every script that no door lets in, and none fails",
   { timeout: 240_000 },
   async () => {
-    const scripts = Object.values({ ...all, ...adoption, ...looks, ...schedules, ...notes, ...history });
+    const scripts = Object.values({ ...all, ...adoption, ...looks, ...cleaning, ...schedules, ...notes, ...history });
     const names = scripts.flatMap((one) => (typeof one === "object" && "source" in one ? [one.name] : []));
     expect(names.filter((one) => !others.test(one) && !(one in calls))).toEqual([]);
     const failures = new Map<string, string>();

@@ -475,6 +475,26 @@ describe("kit queue", () => {
     open();
   });
 
+  it("cleans jobs of one state by age and name, and purges the queue, only with --run", async () => {
+    const before = await fixture.counts();
+    expect(String(await rejection(run("queue clean", [name])))).toMatch(/^TypeError: Pass --state/);
+    const dead = { state: "dead", name: "odd" };
+    expect(await run("queue clean", [name], dead)).toMatchObject({ isDryRun: true, count: 1 });
+    expect(await run("queue clean", [name], { state: "dead", "older-than-ms": 600_000 })).toMatchObject({ count: 0 });
+    expect(await fixture.counts()).toEqual(before);
+    expect(await run("queue clean", [name], { ...dead, run: true })).toMatchObject({ isDryRun: false, count: 1 });
+    expect(await fixture.counts()).toMatchObject({ jobs: before.jobs - 1, dead: before.dead - 1 });
+    const found = { jobs: before.jobs - 1, active: 1, schedules: 0 };
+    expect(await run("queue purge", [name])).toMatchObject({ isDryRun: true, ...found });
+    const { facts } = await reportOf("queue purge", [name]);
+    expect(facts!.map(([fact]) => fact)).toEqual(["would be deleted", "running", "next step"]);
+    expect(await run("queue purge", [name], { run: true })).toMatchObject({ isDryRun: false, ...found });
+    expect(await fixture.counts()).toMatchObject({ jobs: 0, leases: 0, dead: 0 });
+    for (const path of ["queue purge", "queue clean"])
+      expect(await isUnknown(path, ["none"], path === "queue clean" ? dead : {})).toBe(true);
+    open();
+  });
+
   it("adopts a BullMQ queue, only with --run", async () => {
     const connection = redis.connect({ maxRetriesPerRequest: null });
     const from = new BullQueue("old", { connection: connection as never, prefix: `${redis.prefix}:bull` });

@@ -67,6 +67,72 @@ describe("an ordered worker", () => {
     expect(ran).toHaveLength(30);
   });
 
+  it("starts jobs by weights, smoothly, while all queues have some, and loses none", async () => {
+    const [ran, queues] = [[] as unknown[], queuesOf()];
+    for (const queue of queues) await fill(queue, 70);
+    ordered(queues, ({ data }) => void ran.push(data), { weights: { first: 6, second: 3, third: 1 } });
+    await untilEmpty();
+    const round = ["first", "second", "first", "first", "second", "first", "third", "first", "second", "first"];
+    expect(ran.slice(0, 100)).toEqual(Array.from({ length: 10 }, () => round).flat());
+    // The first queue has run out of jobs: the others share all handlers, 3 to 1.
+    const rest = ran.slice(ran.lastIndexOf("first") + 1).slice(0, 40);
+    expect(Math.abs(rest.filter((data) => data === "third").length - 10)).toBeLessThanOrEqual(1);
+    expect(ran).toHaveLength(210);
+  });
+
+  it("keeps to weights within 5 % under load, with many handlers and slow jobs", async () => {
+    const [ran, queues] = [[] as unknown[], queuesOf()];
+    for (const queue of queues) await fill(queue, 2_000);
+    let [now, most] = [0, 0];
+    const handler = async ({ data }: Job): Promise<void> => {
+      ran.push(data);
+      most = Math.max(most, ++now);
+      for (let turns = ran.length % 7; turns > 0; turns--) await new Promise(setImmediate);
+      now--;
+    };
+    ordered(queues, handler, { concurrency: 20, weights: { first: 6, second: 3, third: 1 } });
+    await eventually(() => expect(ran.length).toBeGreaterThan(3_000), { timeoutMs: 30_000 });
+    const shares = names.map((name) => ran.slice(0, 3_000).filter((data) => data === name).length / 3_000);
+    expect(most).toBeGreaterThan(10);
+    expect(most).toBeLessThanOrEqual(20);
+    for (const [index, share] of [0.6, 0.3, 0.1].entries())
+      expect(Math.abs(shares[index]! - share)).toBeLessThan(0.05 * share);
+  });
+
+  it("gives a queue that was empty no more than its share once it has jobs again", async () => {
+    const [ran, queues] = [[] as unknown[], queuesOf()];
+    const worker = ordered(queues, ({ data }) => void ran.push(data), { weights: { first: 1, second: 1, third: 2 } });
+    await fixture.untilIdle(3);
+    await fill(queues[0]!, 300);
+    await eventually(() => expect(ran.length).toBeGreaterThan(50));
+    await Promise.all([fill(queues[1]!, 200), fill(queues[0]!, 300)]);
+    await untilEmpty();
+    const start = ran.indexOf("second");
+    const both = ran.slice(start, start + 200);
+    expect(both.filter((data) => data === "second").length).toBeLessThanOrEqual(101);
+    expect(ran).toHaveLength(800);
+    await worker.close();
+  });
+
+  it("serves the other queues with all handlers while the worker of one is paused, closed or cannot reach its server", async () => {
+    const [ran, queues] = [[] as unknown[], queuesOf()];
+    const away = redis.connect({ port: closedPort, retryStrategy: () => 20 });
+    const worker = createOrderedWorker({ concurrency: 3, weights: { first: 1_000, second: 1_000, third: 1 } });
+    redis.defer(() => worker.close({ timeoutMs: 0 }));
+    for (const queue of queues) await fill(queue, 10);
+    const handlers = { job: ({ data }: Job) => void ran.push(data) };
+    worker.serve(fixture.on(away, { name: "first", deadlineMs: 300 }), handlers);
+    const second = worker.serve(queues[1]!, handlers);
+    await second.pause();
+    worker.serve(queues[2]!, handlers);
+    await fixture.untilEmpty("third");
+    second.resume();
+    await fixture.untilEmpty("second");
+    expect(ran.filter((data) => data === "third")).toHaveLength(10);
+    expect(ran).not.toContain("first");
+    await fixture.db.del(fixture.keysOf("first").jobs, fixture.keysOf("first").waiting);
+  });
+
   it("runs no more jobs of all queues together than its concurrency, and loses none", async () => {
     const queues = queuesOf();
     let [now, most, ran] = [0, 0, 0];
@@ -154,7 +220,14 @@ describe("an ordered worker", () => {
   });
 
   it("refuses options that make no sense", () => {
-    for (const options of [{ concurrency: 0 }, { maxPassedOver: 0 }, { order: 1 }])
+    const weights = { first: 1 };
+    for (const options of [
+      ...[{ concurrency: 0 }, { maxPassedOver: 0 }, { order: 1 }, { weights, maxPassedOver: 5 }],
+      ...[{ weights: {} }, { weights: null }, { weights: { first: 0 } }, { weights: { first: 1_001 } }],
+    ])
       expect(() => createOrderedWorker(options as OrderedOptions)).toThrow(/^(Expected|Unknown option) /);
+    expect(() => createOrderedWorker({ weights }).serve(queuesOf()[1]!, {})).toThrow(
+      /^Expected `weights` to have "second"$/,
+    );
   });
 });

@@ -5,6 +5,7 @@ import { describe, expect, it } from "vitest";
 import * as adoption from "../src/adopt/scripts/index.js";
 import * as history from "../src/history/scripts/index.js";
 import * as historyReaders from "../src/history/scripts/readers.js";
+import * as cleaning from "../src/manage/cleaning.js";
 import * as looks from "../src/manage/scripts.js";
 import { popIfScript } from "../src/pop-if/script.js";
 import * as notes from "../src/notes/scripts/index.js";
@@ -15,7 +16,7 @@ import { keyHead, queueKeys, repliesKey, takenKey } from "../src/job/keys.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
-onMovingSlots(redis, { ...all, ...looks, popIfScript });
+onMovingSlots(redis, { ...all, ...looks, ...cleaning, popIfScript });
 const { add, begin, handBack, heartbeat, recover, redrive, step } = all;
 const { limit } = looks;
 
@@ -25,7 +26,10 @@ const keeping = { ...history, ...historyReaders };
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {
     expect(
-      await contract({ ...all, ...adoption, ...looks, ...schedules, ...noting, ...keeping, popIfScript }, redis.server),
+      await contract(
+        { ...all, ...adoption, ...looks, ...cleaning, ...schedules, ...noting, ...keeping, popIfScript },
+        redis.server,
+      ),
     ).toEqual([]);
   });
 });

@@ -42,8 +42,12 @@ const exceptionsKiB = {
   // at the changes of summer time; finds what BullMQ 5 wrote only into the next job of a job scheduler, and moves the two together.
   "@kit/queue/adopt": 30,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is
-  // unknown, and which instant a list shows.
-  "@kit/queue/descriptor": 25.75,
+  // unknown, and which instant a list shows; cleans and purges queues.
+  "@kit/queue/descriptor": 28,
+  // Counts, lists, shows, changes, repairs, limits, drains, cleans and purges.
+  "@kit/queue/manage": 17,
+  // Reads what `manage` reads, and carries some of it.
+  "@kit/queue/metrics": 15.5,
   // Opens its queue as a queue does, and carries what that needs.
   "@kit/queue/schedules": 24,
   // Keeps the bounds of frequent messages in a full list; knows ids of letters and digits.

@@ -169,6 +169,7 @@ export const advice = {
     "A caller waits for the result: set the longest time that makes sense. In `BatchOptions`: batches should be fuller, or start sooner.",
   waitMs: "A caller must not wait longer, or should wait at all.",
   weight: "Some tasks use more of the limit than others.",
+  weights: "Queues must share the handlers, instead of an order in which the first one can take all.",
   whenFull: 'Use `"refuse"` if no message may be dropped, `"drop"` if the newest messages matter most.',
   window: "You count messages per minute or per day.",
   windows: "You need other time steps, or less memory.",

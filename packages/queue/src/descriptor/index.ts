@@ -1,6 +1,7 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
 import { endlessParts } from "../job/keys.js";
 import { adoptCommand } from "./adopt.js";
+import { cleanCommand, purgeCommand } from "./clean.js";
 import { commands } from "./commands.js";
 import { jobInspector, queueInspector } from "./inspect.js";
 import { pausedCheck } from "./paused.js";
@@ -59,6 +60,6 @@ export const descriptor: PackageDescriptor = {
   },
   endlessKeys: [{ key: new RegExp(`^\\{.*\\}:(?:${endlessParts.join("|")})$`, "s") }],
   inspectors: [queueInspector, jobInspector],
-  commands: [...commands, schedulesCommand, adoptCommand],
+  commands: [...commands, cleanCommand, purgeCommand, schedulesCommand, adoptCommand],
   checks: [pausedCheck, schedulesCheck],
 };

@@ -8,10 +8,12 @@ import { overview, type Overview, prioritise, repair } from "./scripts.js";
 import { pagesOf } from "./search.js";
 
 export { cancelJob, promoteJob, removeJob, rescheduleJob } from "./change.js";
+export { type CleanedState, cleanQueue } from "./clean.js";
 export { drainQueue } from "./drain.js";
 export { editJob, type JobEdit } from "./edit.js";
 export { type JobPage, type ListedState, listJobs } from "./list.js";
 export { type LogLine, type LogPage, readLog } from "./log.js";
+export { type PurgedQueue, purgeQueue } from "./purge.js";
 export { inspectJob, type JobFacts, type JobReport } from "./report.js";
 export { pauseQueue, type QueueRate, resumeQueue, setLimits } from "./limits.js";
 export type { Overview, QueueAddress };

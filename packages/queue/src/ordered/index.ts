@@ -1,10 +1,21 @@
 import { KitClosedError } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, integer, resolve, type RulesOf } from "@kit/core/toolkit";
+import {
+  type CloseOptions,
+  closeTimeoutMs,
+  custom,
+  integer,
+  integerOption,
+  resolve,
+  type RulesOf,
+} from "@kit/core/toolkit";
 import type { AnyJobs, Handlers, JobTypes, Received } from "../job/types.js";
 import { type WorkOptions, workRules } from "../work/options.js";
 import type { Queue } from "../queue.js";
 import type { Turn } from "../work/turn.js";
 import type { Worker } from "../work/worker.js";
+import type { Order, Served } from "./order.js";
+import { StrictOrder } from "./strict.js";
+import { WeightedOrder } from "./weighted.js";
 
 /** Options of a worker of several queues. */
 export interface OrderedOptions {
@@ -16,28 +27,41 @@ export interface OrderedOptions {
   readonly concurrency?: number | undefined;
   /**
    * The bound on starvation: after this many jobs of earlier queues have started while a later queue had work, the later queue gets the
-   * next free handler.
+   * next free handler. Only without `weights`.
    *
    * @default 100
    */
   readonly maxPassedOver?: number | undefined;
+  /**
+   * The share of each queue, by the queue's name: an integer of 1 to 1,000. With `{ critical: 6, default: 3, low: 1 }`, six of ten jobs
+   * that start are of `critical`, while all three queues have jobs. Queues without jobs leave their shares to the others.
+   *
+   * @default none: strict order
+   */
+  readonly weights?: Readonly<Record<string, number>> | undefined;
 }
+
+/** The weights by name, without the prototype of an object. */
+const weightsOf = (option: string, weights: Readonly<Record<string, number>>): ReadonlyMap<string, number> => {
+  if (typeof weights !== "object" || weights === null || Object.keys(weights).length === 0)
+    throw new TypeError(`Expected \`${option}\` to be an object with a weight for each queue, such as { mail: 3 }`);
+  return new Map(
+    Object.entries(weights).map(([name, weight]) => [name, integerOption(`${option}.${name}`, weight, 1, 1_000)]),
+  );
+};
 
 const orderedRules = {
   concurrency: workRules.concurrency,
   maxPassedOver: integer(1, undefined, 100),
+  weights: custom(weightsOf),
 } satisfies RulesOf<OrderedOptions>;
 
-/** A queue that is served. */
-interface Served {
-  readonly worker: Worker;
-  /** How many jobs of earlier queues have started since this queue had a turn or was empty. */
-  passedOver: number;
-}
-
 /**
- * Works on several queues in strict order. A job of a later queue starts only while no earlier queue has one, or after the later queue was
- * passed over `maxPassedOver` times. Create it with {@link createOrderedWorker}.
+ * Works on several queues with shared handlers. Create it with {@link createOrderedWorker}.
+ *
+ * - In strict order, a job of a later queue starts only while no earlier queue has one, or after the later queue was passed over
+ *   `maxPassedOver` times
+ * - With `weights`, each queue that has jobs gets its share of the free handlers. No handler stays idle while a queue has jobs
  *
  * This is the order in which this worker _starts_ jobs. A job in an earlier queue counts once the worker has received it. The queues can be
  * on different nodes of a Cluster.
@@ -45,14 +69,18 @@ interface Served {
 export class OrderedWorker implements AsyncDisposable {
   readonly #served: Served[] = [];
   readonly #concurrency: number;
-  readonly #maxPassedOver: number;
+  readonly #weights: ReadonlyMap<string, number> | undefined;
+  readonly #order: Order;
   #isClosed = false;
 
   /** Only this package calls it. */
   constructor(options: OrderedOptions) {
-    const { concurrency, maxPassedOver } = resolve("options", options, orderedRules);
+    const { concurrency, maxPassedOver, weights } = resolve("options", options, orderedRules);
+    if (weights && options.maxPassedOver !== undefined)
+      throw new TypeError("Expected either `weights` or `maxPassedOver`");
     this.#concurrency = concurrency;
-    this.#maxPassedOver = maxPassedOver;
+    this.#weights = weights;
+    this.#order = weights ? new WeightedOrder() : new StrictOrder(maxPassedOver);
   }
 
   /** How many handlers are running. */
@@ -65,7 +93,8 @@ export class OrderedWorker implements AsyncDisposable {
    * worker to stop serving this queue. It takes no jobs ahead.
    *
    * @throws {KitClosedError} after `close()`.
-   * @throws the errors of `queue.work()`.
+   * @throws {TypeError} `weights` has no weight for the queue's name.
+   * @throws the other errors of `queue.work()`.
    */
   serve<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Jobs>>(
     queue: Queue<Jobs, Handled>,
@@ -73,19 +102,21 @@ export class OrderedWorker implements AsyncDisposable {
     options: Omit<WorkOptions, "concurrency" | "strict"> = {},
   ): Worker {
     if (this.#isClosed) throw new KitClosedError("The ordered worker");
+    const weight = this.#weights ? this.#weights.get(queue.name) : 1;
+    if (weight === undefined) throw new TypeError(`Expected \`weights\` to have ${JSON.stringify(queue.name)}`);
     const turn: Turn = {
       free: () => this.#free(worker),
       began: () => this.#onBegan(worker),
       changed: () => this.#onChanged(),
       closed: () => {
-        const index = this.#served.findIndex((one) => one.worker === worker);
+        const index = this.#rankOf(worker);
         if (index >= 0) this.#served.splice(index, 1);
         this.#onChanged();
       },
     };
     const own: WorkOptions = { ...options, concurrency: this.#concurrency, strict: true };
     const worker: Worker = queue.workInTurn(handlers, own, turn);
-    this.#served.push({ worker, passedOver: 0 });
+    this.#served.push({ worker, weight, passedOver: 0, credit: 0, granted: 0 });
     return worker;
   }
 
@@ -103,27 +134,17 @@ export class OrderedWorker implements AsyncDisposable {
 
   /** How many jobs this worker's queue can start now. */
   #free(worker: Worker): number {
-    const rank = this.#served.findIndex((one) => one.worker === worker);
+    const rank = this.#rankOf(worker);
     const free = this.#concurrency - this.running;
-    if (rank < 0 || free <= 0) return 0;
-    const own = this.#served[rank];
-    if (own && this.#isDue(own)) return 1;
-    const isFirst = this.#served.slice(0, rank).every((earlier) => earlier.worker.isQuiet);
-    if (!isFirst) return 0;
-    // Each later queue that was passed over `maxPassedOver` times gets one handler.
-    const reserved = this.#served.slice(rank + 1).filter((later) => this.#isDue(later)).length;
-    return Math.max(0, free - reserved);
-  }
-
-  #isDue({ worker, passedOver }: Served): boolean {
-    return passedOver >= this.#maxPassedOver && !worker.isQuiet;
+    return rank < 0 || free <= 0 ? 0 : this.#order.free(this.#served, rank, free);
   }
 
   #onBegan(worker: Worker): void {
-    const rank = this.#served.findIndex((one) => one.worker === worker);
-    for (const [index, served] of this.#served.entries())
-      if (index === rank || served.worker.isQuiet) served.passedOver = 0;
-      else if (index > rank) served.passedOver++;
+    this.#order.began(this.#served, this.#rankOf(worker));
+  }
+
+  #rankOf(worker: Worker): number {
+    return this.#served.findIndex((one) => one.worker === worker);
   }
 
   /** A handler is free, or a queue is empty: each queue looks for a job to start, in order. */
@@ -133,9 +154,9 @@ export class OrderedWorker implements AsyncDisposable {
 }
 
 /**
- * Creates a worker that serves several queues in strict order, with a bound on starvation.
+ * Creates a worker that serves several queues: in strict order with a bound on starvation, or by `weights`.
  *
- * @throws {TypeError | RangeError} an option is invalid.
+ * @throws {TypeError | RangeError} an option is invalid, or both `weights` and `maxPassedOver` are given.
  *
  * @example
  * const worker = createOrderedWorker({ concurrency: 10, maxPassedOver: 50 });
