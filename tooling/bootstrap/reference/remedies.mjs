@@ -62,6 +62,12 @@ export const remedies = {
   KIT_SEMAPHORE_WEIGHT: "Ask for at most `most`, or raise the limit.",
   KIT_PERMIT_LOST: "Stop the work. [The reasons](runbooks/lost-locks.md#which-reason) are those of a lock.",
 
+  KIT_LIMITER_TIMEOUT: "Reply with 429 and `retryAfterMs`, or raise `waitMs`.",
+  KIT_LIMITER_TOKENS: "Split the call, or raise `burst` or `count`.",
+  KIT_LIMITER_WAIT:
+    "Use `consume()`, or limits that can [reserve an instant](../../packages/limiter/README.md#limits).",
+  KIT_LIMITER_BUSY: "Shed load before it gets here. `kit doctor` says whether the server is slow.",
+
   KIT_QUEUE_FULL: "Slow the producer down. `addAll` sends many jobs in one call.",
   KIT_QUEUE_PAYLOAD: "Store large data elsewhere, and its address in the job.",
   KIT_QUEUE_EVICTION: "[Eviction policies](where-it-runs.md#eviction-policies).",

@@ -5,6 +5,7 @@
 const order = [
   "lock",
   "semaphore",
+  "limiter",
   "queue",
   "chat",
   "logship",

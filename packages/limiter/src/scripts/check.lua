@@ -1,0 +1,27 @@
+-- check.lua - what a call would meet, and how much of each limit is in use; changes nothing.
+--
+-- KEYS[1]  limits    string   limits that replace the caller's: `1 changedAt text`
+-- KEYS[2]  all       string   the state of the shared limits
+-- KEYS[3]  rate      string   the state of the key
+-- ARGV[1]  settings  string   the caller's limits: `name,kind,count,perMs,burst,shared …`
+-- ARGV[2]  tokens    integer  how many the call would take
+--
+-- Reply     {limits, row}     as `take.lua` replies to a row
+--           error KIT_LAYOUT  written by a newer version, or damaged
+local limits = KEYS[1]
+local all = KEYS[2]
+local rate = KEYS[3]
+local settings = ARGV[1]
+local tokens = tonumber(ARGV[2])
+
+-- Libraries
+
+local micros = readMicros()
+local rules, stored = readLimits(redis.call('GET', limits), settings)
+if not rules then return redis.error_reply(layoutError) end
+local shared = openState(rules.hasShared and redis.call('GET', all) or nil, micros, rules, true)
+local state = openState(redis.call('GET', rate), micros, rules, false)
+if not (shared and state) then return redis.error_reply(layoutError) end
+local delay, last, left, full, canFit = measure(rules, state, shared, tokens)
+local code = not canFit and -1 or delay > 0 and 0 or 1
+return { stored, { code, left, math.ceil(full / 1000), math.ceil(delay / 1000), last } }

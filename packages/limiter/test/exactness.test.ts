@@ -1,0 +1,80 @@
+import { useRedis } from "@kit/testing";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { Limit } from "../src/index.js";
+import { age, fixtureOf, hourMs, key, permanentKeys } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys });
+const fixture = fixtureOf(redis);
+
+/** A linear congruential generator, as in "Numerical Recipes". */
+const seeded = (seed: number) => (): number => (seed = (seed * 1_664_525 + 1_013_904_223) % 2 ** 32) / 2 ** 32;
+
+interface Seen {
+  /** In hours. */
+  readonly at: number;
+  readonly tokens: number;
+  readonly allowed: boolean;
+}
+
+/** Calls at random times, over many windows of an hour. */
+const play = async (limit: Limit, seed: number, calls: number): Promise<readonly Seen[]> => {
+  const random = seeded(seed);
+  const limiter = fixture.make({ limit });
+  const seen: Seen[] = [];
+  let at = 0;
+  for (let call = 0; call < calls; call++) {
+    // Bursts, pauses within a slice, and pauses of several slices.
+    const hours = random() < 0.6 ? 0 : random() * (random() < 0.7 ? 0.1 : 0.6);
+    at += hours;
+    if (hours > 0) await age(fixture.db, fixture.keys.rate(key), hours * hourMs);
+    const tokens = 1 + Math.floor(random() * 3);
+    const { allowed } = await limiter.consume(key, { tokens });
+    seen.push({ at, tokens, allowed });
+  }
+  return seen;
+};
+
+/** The tokens that were used after `from`, up to `to`. */
+const usedIn = (seen: readonly Seen[], from: number, to: number): number =>
+  seen.filter(({ at, allowed }) => allowed && at > from && at <= to).reduce((sum, { tokens }) => sum + tokens, 0);
+
+const mostIn = (seen: readonly Seen[]): number => Math.max(...seen.map(({ at }) => usedIn(seen, at - 1, at)));
+
+// Real time passes as well, and counts in hours: far less than this.
+const slack = 0.01;
+
+describe.each([1, 2, 3])("in any window, with random calls of seed %i,", (seed) => {
+  it("a sliding window allows its count and no more, and refuses a tenth too long at most", async () => {
+    const seen = await play({ count: 10, perMs: hourMs, algorithm: "sliding-window" }, seed, 400);
+    expect(mostIn(seen)).toBeLessThanOrEqual(10);
+    expect(mostIn(seen)).toBeGreaterThanOrEqual(9);
+    for (const [index, { at, tokens, allowed }] of seen.entries())
+      expect(allowed || usedIn(seen.slice(0, index), at - 1.1 - slack, at) + tokens > 10).toBe(true);
+  });
+
+  it("a gcra allows its burst and its rate, and refuses nothing else", async () => {
+    const seen = await play({ count: 10, perMs: hourMs, burst: 4 }, seed, 400);
+    expect(mostIn(seen)).toBeLessThanOrEqual(14);
+    let level = 0;
+    for (const [index, { at, tokens, allowed }] of seen.entries()) {
+      const passed = at - (seen[index - 1]?.at ?? 0);
+      level = Math.max(0, level - passed * 10);
+      expect(allowed ? level + tokens <= 4 + slack * 10 : level + tokens > 4 - slack * 10).toBe(true);
+      if (allowed) level += tokens;
+    }
+  });
+
+  it("a fixed window allows its count from its first call on, and twice that in any window", async () => {
+    const seen = await play({ count: 10, perMs: hourMs, algorithm: "fixed-window" }, seed, 400);
+    expect(mostIn(seen)).toBeLessThanOrEqual(20);
+    let [start, used] = [-Infinity, 0];
+    for (const { at, tokens, allowed } of seen) {
+      if (at >= start + 1) used = 0;
+      expect(allowed).toBe(used + tokens <= 10);
+      if (!allowed) continue;
+      if (used === 0) start = at;
+      used += tokens;
+    }
+  });
+});

@@ -1,0 +1,3 @@
+import { preset } from "@tooling/vitest";
+
+export default preset({}, { alsoWithOlder: ["test/smoke.test.ts"] });
