@@ -251,6 +251,16 @@ export class OpenFile {
     return this.isGzip ? inflateMembers(this.read(0), { file: this.#name }, () => undefined) : this.read(0);
   }
 
+  /** Whether this gzip file inflates to `length` bytes. */
+  async inflatesTo(length: number): Promise<boolean> {
+    const { buffer } = await this.#handle.read(Buffer.alloc(4), 0, 4, Math.max(0, this.was.size - 4));
+    // The file ends with the length of its last member, which is usually the only one.
+    if (buffer.readUInt32LE() === length % 2 ** 32) return true;
+    let left = length;
+    for await (const block of this.text()) if ((left -= block.length) < 0) return false;
+    return left === 0;
+  }
+
   /**
    * Computes how the text starts, and whether a record describes this text: its beginning, and the last counted bytes. A record without
    * counted bytes describes no text.

@@ -2,6 +2,7 @@ import { dirname } from "node:path";
 import {
   bornOf,
   changedError,
+  hasContent,
   type Known,
   listFiles,
   type LocalFile,
@@ -12,6 +13,9 @@ import {
 import type { LogConnection } from "../connection.js";
 import { isAboutContent } from "../errors.js";
 
+/** The maximum number of longer files that a file is compared with. */
+const mostCompared = 16;
+
 /** A source whose text the channel has, or has had, up to `offset`. */
 interface Shipped extends Known {
   readonly source: string;
@@ -21,20 +25,33 @@ interface Shipped extends Known {
   readonly isLike: boolean;
 }
 
+/** The name or identity of what a file resembles, and the length of the text that may be common. */
+interface Copy {
+  readonly of: string;
+  readonly to: number;
+}
+
 /** How to look for a file's identity. */
 export interface Looking {
   readonly signal: AbortSignal;
-  /** For a file of a followed log: whether it is being written, was rotated away, or only matters if the channel knows it. */
-  readonly log?: "live" | "rotated" | "continued";
+  /** For a file of a followed log: whether it is being written, was rotated away, or is a gzip file that may not belong to it. */
+  readonly log?: "live" | "rotated" | "gzip";
   /** Called with the name of an equal file that still exists, or with the identity of a similar file that does not. */
-  readonly onCopy: (of: string) => void;
+  readonly onCopy: (copy: Copy) => void;
   /** Called with the identity of a shipped source that no longer exists and has the same text. */
   readonly onMoved: (of: string, to: number) => void;
 }
 
+/** The source that the file continues, or the file or source that it resembles. */
+interface Likeness {
+  readonly source?: string | undefined;
+  readonly copy?: Copy | undefined;
+}
+
 /**
  * The identity by which the channel knows a file: perhaps from when it had fewer lines, or from when another file had its content.
- * Otherwise the file's first own identity. Undefined if the file only matters if the channel knows it, and it does not.
+ * Otherwise the file's first own identity. Undefined for a gzip file of a log that the channel does not know and that is older than the
+ * channel.
  */
 export const identityOf = async (
   connection: LogConnection,
@@ -42,7 +59,7 @@ export const identityOf = async (
   opened: OpenFile,
   looking: Looking,
 ): Promise<string | undefined> => {
-  const { signal, log } = looking;
+  const { signal, log, onCopy } = looking;
   const { beginnings } = await opened.identify("");
   const container = `${file.id}.${String(bornOf(file.stamp))}`;
   const own = beginnings.map((beginning) => `${container} ${beginning}`);
@@ -52,9 +69,17 @@ export const identityOf = async (
   if (index >= 0) return own[index]!;
   const [like = [], ...others] = found.slice(own.length).map((list) => list?.split("\n").filter(Boolean) ?? []);
   const alike = new Set([...like, ...others.flat()]);
-  const twin =
-    alike.size > 0 ? await sourceLike(connection, file, opened, [...alike], new Set(like), looking) : undefined;
-  return twin ?? (log === "continued" ? undefined : own[0]!);
+  const { source, copy }: Likeness =
+    alike.size > 0 ? await sourceLike(connection, file, opened, [...alike], new Set(like), looking) : {};
+  if (source === undefined && log === "gzip" && (await isOlder(connection, file, signal))) return undefined;
+  if (copy) onCopy(copy);
+  return source ?? own[0]!;
+};
+
+/** Whether nothing was written to a file since the channel was created. */
+const isOlder = async (connection: LogConnection, { mtimeMs }: LocalFile, signal: AbortSignal): Promise<boolean> => {
+  const [since] = await connection.fields("channel", ["since"], signal);
+  return mtimeMs < Number(since ?? Infinity);
 };
 
 /** Finds the source whose shipped text is the start of the file, among the sources with a beginning of the file. */
@@ -64,11 +89,12 @@ const sourceLike = async (
   opened: OpenFile,
   sources: readonly string[],
   like: ReadonlySet<string>,
-  { signal, log, onCopy, onMoved }: Looking,
-): Promise<string | undefined> => {
+  { signal, log, onMoved }: Looking,
+): Promise<Likeness> => {
   const near = await listFiles(dirname(file.path), undefined, "natural");
   const [texts, bytes]: [Shipped[], Shipped[]] = [[], []];
   let unsent: string | undefined;
+  let copy: Copy | undefined;
   const others = new Map(near.filter(({ id }) => id !== file.id).map((one) => [one.id, one]));
   const found = (await connection.fields("sources", sources, signal)).map((value) => value?.split(" ") ?? []);
   const isOpen = (values: readonly string[]): boolean => values.length < 2;
@@ -96,19 +122,34 @@ const sourceLike = async (
     [texts, opened.text()],
     [bytes, opened.read(0)],
   ] as const) {
-    const { twin, hasMore, held, end } = await twinOf(file, text, known, signal);
+    const { twin, hasMore, held, crcs, end } = await twinOf(file, text, known, signal);
     // A log's file begins with what a former one had, as a header, more often than a former one grows in another inode.
     const isNext = twin?.isDone && (hasMore ? log !== undefined : log === "live");
     if (twin?.isDone && hasMore && !isNext) throw changedError(file.name);
     if (twin && !isNext) {
       // A compressed file is expected to have the text of another one.
       if (twin.isDone && !twin.other && !opened.isGzip) onMoved(twin.source, twin.offset);
-      return twin.source;
+      return { source: twin.source };
     }
-    const of = held?.other?.name ?? (twin ?? longerOf(known, end))?.source;
-    if (of !== undefined && log !== "continued") onCopy(of);
+    const isPart = known === texts && end && log !== "live";
+    const other = held?.other ?? (isPart ? await holderOf(known, end, crcs.get(end)!, signal) : undefined);
+    const of = other?.name ?? (twin ?? longerOf(known, end))?.source;
+    if (of !== undefined) copy ??= { of, to: held?.offset ?? (other ? end : twin?.offset) ?? end! };
   }
-  return unsent;
+  return { source: unsent, copy };
+};
+
+/** An existing file that starts with a text of this length, and has more. Many files can have one header, so a few are compared. */
+const holderOf = async (
+  known: readonly Shipped[],
+  offset: number,
+  crc: number,
+  signal: AbortSignal,
+): Promise<LocalFile | undefined> => {
+  const longer = known.filter((one) => one.isLike && one.offset > offset && one.other);
+  for (const { other } of longer.slice(-mostCompared))
+    if (await hasContent(other!, { offset, crc }, signal)) return other;
+  return undefined;
 };
 
 /**
