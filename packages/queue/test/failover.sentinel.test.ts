@@ -109,4 +109,38 @@ describe("a queue whose master fails", () => {
       expect(seen.filter((event) => event === "added after")).toHaveLength(1);
     }
   });
+
+  it("charges no crash to a job whose lease ended before a replica was promoted", async () => {
+    const client = await connect({ url: redis.url, deadlineMs: 10_000 });
+    redis.defer(() => client.close());
+    const [runs, held] = [new Runs(), latch()];
+    redis.defer(held.open);
+    const queue = fixture.on(client, { name: "late", deadlineMs: 1_000 });
+    const worker = fixture.work(
+      queue,
+      async (job) => {
+        runs.handler(job);
+        await held.promise;
+      },
+      { leaseMs: 2_000, maxCrashes: 1 },
+    );
+    const ended = new Promise((resolve) => worker.once("completed", resolve));
+    await eventually(() => queue.add("job", 1), { timeoutMs: 15_000 });
+    await runs.until(1);
+    const old = await redis.server.master();
+    const replicas = [...redis.server.nodes, ...redis.server.replicas].filter((node) => node !== old);
+    const { leases, meta } = fixture.keysOf("late");
+    await inStep(old, replicas);
+    const [, end] = (await old.call("ZRANGE", leases, "0", "-1", "WITHSCORES")) as string[];
+    for (const replica of replicas) replica.pause();
+    await old.kill();
+    redis.defer(() => old.start());
+    await eventually(() => expect(Date.now()).toBeGreaterThan(Number(end) + 500), { timeoutMs: 10_000 });
+    for (const replica of replicas) replica.resume();
+    await eventually(async () => expect(await redis.server.master()).not.toBe(old), { timeoutMs: 30_000 });
+    held.open();
+    await ended;
+    expect(runs.jobs).toHaveLength(1);
+    expect(await (await redis.server.master()).call("HGET", meta, "crashed")).toBeNull();
+  });
 });

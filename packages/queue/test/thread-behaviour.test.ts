@@ -157,7 +157,7 @@ inModes({}, (mode) => {
       const settings = queueSettings({ prefix: redis.prefix, deadlineMs: 10_000 });
       const events = { error: () => undefined, evictable: () => undefined };
       const commands = new QueueCommands(client, "mirrored", settings, events, "The queue");
-      const leases = new JobLeases(commands, leaseMs, () => undefined);
+      const leases = new JobLeases(commands, leaseMs, { lost: () => undefined, cutOff: () => undefined });
       redis.defer(() => (leases.close(), commands.life.close({}, () => Promise.resolve())));
       // As a worker has them, but that the thread gets no members while a reply is not read.
       let isRead = true;

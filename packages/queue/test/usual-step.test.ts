@@ -143,7 +143,7 @@ const stateOf = async (keys: ReturnType<typeof queueKeys>, taken: string): Promi
     return rows.sort((one, other) => (one < other ? -1 : 1));
   };
   const instant = (score: string): string => (Number(score) > 1e12 && Number(score) < 9e14 ? "now" : score);
-  const { watchedAt: _, ...meta } = await client.hgetall(keys.meta);
+  const { watchedAt: _, contactAt: __, graceUntil: ___, ...meta } = await client.hgetall(keys.meta);
   return {
     jobs: await client.hgetall(keys.jobs),
     waiting: await client.lrange(keys.waiting, 0, -1),

@@ -5,7 +5,7 @@ import { latch } from "./harness.js";
 
 it("a worker that was to begin the next job by a rate, and is paused and resumed, watches the rate as the others do", async () => {
   const due = latch();
-  const timekeeper = new Timekeeper(10_000, due.open);
+  const timekeeper = new Timekeeper(10_000, () => due.open());
   const startIn = (ms: number): StepReply => ({ nowMicros: 1e9, nextStart: 1e6 + ms }) as StepReply;
   timekeeper.observeStart(startIn(1e6), true);
   timekeeper.stop();

@@ -82,7 +82,7 @@ const parts = [...endlessParts, "revoked", "producers", "kept", "records", "even
  * | `kit:queue:{name}:suspended`   | zset   | ready jobs whose names are stopped: name, place among its jobs, entry                           | until the name goes on       |
  * | `kit:queue:{name}:named`       | zset   | active jobs of names with a concurrency: name, member of `leases`                               | until its job ends           |
  * | `kit:queue:{name}:unique`      | hash   | key → its last job, the end of its `ttlMs`, the job before that it waits for                    | until unused and swept       |
- * | `kit:queue:{name}:meta`        | hash   | `layout`, `watchedAt`, `deadBytes`, counters                                                    | for good                     |
+ * | `kit:queue:{name}:meta`        | hash   | `layout`, `watchedAt`, `contactAt`, `graceUntil`, `deadBytes`, counters                         | for good                     |
  * | `kit:queue:{name}:schedules`   | hash   | id of a schedule → version, revision, runs left, timing as JSON, last run, `paused` if it is    | until it is removed          |
  * | `kit:queue:{name}:templates`   | hash   | id of a schedule → header and payload of its jobs                                               | until it is removed          |
  * | `kit:queue:{name}:upcoming`    | zset   | id of a schedule → server ms of its next run; inf: it has ended, or is paused                   | until it is removed          |

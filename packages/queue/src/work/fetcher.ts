@@ -80,14 +80,19 @@ export class Fetcher {
     this.#bounds = `${String(maxCrashes)} ${queue.deadLetters}`;
     this.#recorder = queue.history as Recorder | undefined;
     this.#host = host;
-    this.leases = new JobLeases(commands, leaseMs, (job, isCancelled) =>
-      isCancelled ? host.cancelled(job) : host.lost(job),
-    );
+    this.leases = new JobLeases(commands, leaseMs, {
+      lost: (job, isCancelled) => (isCancelled ? host.cancelled(job) : host.lost(job)),
+      cutOff: (job) => {
+        if (job.state === "held") void this.handBack([job]);
+        // The reply to its end decides.
+        else if (job.state !== "ending") host.lost(job);
+      },
+    });
     this.#returns = new Returns(commands, this.leases, () => this.#lookAtRest());
     this.#room = new Room(queue.maxPayloadBytes, queue.deadlineMs);
     this.#takes = new Takes(commands, this.#room, () => this.#proceed());
     this.#maintenance = new Maintenance(leaseMs, () => this.pump());
-    this.#timekeeper = new Timekeeper(leaseMs, () => this.#look());
+    this.#timekeeper = new Timekeeper(leaseMs, (makesContact) => this.#look(makesContact));
     this.#waiter = new Waiter(commands, (takeId) => this.#takes.lose(takeId));
     this.#receipt = new Receipt(
       commands,
@@ -121,7 +126,7 @@ export class Fetcher {
   start(): void {
     this.#isTaking = true;
     this.#receipt.isDrained = false;
-    this.#maintenance.mustLook = true;
+    this.#maintenance.mustLook = this.#maintenance.mustContact = true;
     this.#returns.keepsOrder = false;
     this.#waiter.open();
     this.pump();
@@ -253,8 +258,9 @@ export class Fetcher {
     this.pump();
   }
 
-  #look(): void {
+  #look(makesContact: boolean): void {
     this.#maintenance.mustLook = true;
+    this.#maintenance.mustContact ||= makesContact;
     this.pump();
   }
 

@@ -9,6 +9,13 @@ const heartbeatShare = 0.3;
 /** Leases with less than this share left are renewed. The others can wait for the next heartbeat. */
 const renewShare = 0.75;
 
+interface LeaseEvents {
+  /** By our own clock the lease may have ended, or the server replied that it has ended or that the job was cancelled. */
+  readonly lost: (job: TakenJob, isCancelled: boolean) => void;
+  /** The lease may have ended, since the server did not answer. It is renewed when the server answers again, unless another worker has it. */
+  readonly cutOff: (job: TakenJob) => void;
+}
+
 /**
  * The leases of one worker. One heartbeat renews all of them, on core's scheduler, which detects that the machine slept. A lease also ends
  * by our own clock, because a silent server reports no loss.
@@ -24,16 +31,17 @@ export class JobLeases implements MirroredLeases {
   readonly #commands: QueueCommands;
   readonly #expiry: ReturnType<typeof expiryOf>;
   readonly #leaseMs: number;
-  readonly #onLost: (job: TakenJob, isCancelled: boolean) => void;
+  readonly #events: LeaseEvents;
+  /** The last heartbeat had no answer. */
+  #isCutOff = false;
   #isClosed = false;
   #mirror: LeaseMirror | undefined;
 
-  /** `onLost`: by our own clock the lease may have ended, or the server replied that it has ended or that the job was cancelled. */
-  constructor(commands: QueueCommands, leaseMs: number, onLost: (job: TakenJob, isCancelled: boolean) => void) {
+  constructor(commands: QueueCommands, leaseMs: number, events: LeaseEvents) {
     this.#commands = commands;
     this.#expiry = expiryOf(commands.context);
     this.#leaseMs = leaseMs;
-    this.#onLost = onLost;
+    this.#events = events;
   }
 
   get jobs(): readonly TakenJob[] {
@@ -60,7 +68,7 @@ export class JobLeases implements MirroredLeases {
     if (performance.now() < job.leaseUntil) return false;
     this.#mirror?.fetch();
     if (performance.now() < job.leaseUntil) return false;
-    this.lose(job);
+    this.#lapsed(job);
     return true;
   }
 
@@ -117,7 +125,7 @@ export class JobLeases implements MirroredLeases {
     let earliest = Infinity;
     for (const job of [...this.#held])
       if (job.leaseUntil > now) earliest = Math.min(earliest, job.leaseUntil);
-      else this.lose(job);
+      else this.#lapsed(job);
     if (this.#held.length === 0) this.#commands.outage.ended("renewing");
     else this.#schedule(Math.min(this.renewAt, now + this.#heartbeatMs), earliest);
   }
@@ -137,9 +145,10 @@ export class JobLeases implements MirroredLeases {
       this.#commands.outage.ended("renewing");
       return this.#expiry.remove(this);
     }
+    const now = performance.now();
     let earliest = Infinity;
-    for (const { leaseUntil } of this.#held) earliest = Math.min(earliest, leaseUntil);
-    this.#schedule(performance.now() + (isFailed ? this.#leaseMs / 20 : this.#heartbeatMs), earliest);
+    for (const { leaseUntil } of this.#held) if (leaseUntil > now) earliest = Math.min(earliest, leaseUntil);
+    this.#schedule(now + (isFailed ? this.#leaseMs / 20 : this.#heartbeatMs), earliest);
   }
 
   async #renew(jobs: readonly TakenJob[]): Promise<boolean> {
@@ -148,6 +157,7 @@ export class JobLeases implements MirroredLeases {
       const args = { leaseMs: this.#leaseMs, members: membersOf(jobs) };
       const { now, lost, cancelled } = await this.#commands.run(heartbeat, args, this.#heartbeatMs);
       this.#commands.outage.worked("renewing");
+      this.#isCutOff = false;
       this.#commands.clock.observe(sentAt, now);
       const until = this.endOf(now, sentAt);
       const gone = new Set(lost);
@@ -156,14 +166,21 @@ export class JobLeases implements MirroredLeases {
         else job.leaseUntil = this.#mirror ? Math.max(job.leaseUntil, until) : until;
       return true;
     } catch (error) {
+      this.#isCutOff = true;
       this.#commands.outage.failed("renewing", asKitError(error, "The heartbeat"));
       return false;
     }
   }
 
+  /** By our own clock its lease may have ended. If this process was paused, it was silent itself: the server counts that as a crash. */
+  #lapsed(job: TakenJob): void {
+    if (this.#isCutOff) this.#events.cutOff(job);
+    else this.lose(job);
+  }
+
   /** The lease has ended, or may have. It is no longer renewed. */
   lose(job: TakenJob, isCancelled = false): void {
-    if (this.#remove(job)) this.#onLost(job, isCancelled);
+    if (this.#remove(job)) this.#events.lost(job, isCancelled);
   }
 
   /** A heartbeat did not renew it. If the end of the job was sent before the heartbeat, the reply to the end decides. */

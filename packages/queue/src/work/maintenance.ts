@@ -18,6 +18,8 @@ export class Maintenance {
   readonly #onDue: () => void;
   /** The next step must look for due jobs and ended leases. */
   mustLook = true;
+  /** The next step must leave its time in the queue, see `contact.lua`. */
+  mustContact = false;
   #lookedAt = -Infinity;
   /** When a reply last had the server's time. */
   #timedAt = -Infinity;
@@ -64,15 +66,16 @@ export class Maintenance {
   }
 
   /**
-   * The number of jobs to count with the next step, once a second, or immediately while the worker closes. Empty: none are counted, and old
-   * dead letters stay.
+   * The number of jobs to count with the next step, once a second, or immediately while the worker closes. Such a step also drops old dead
+   * letters and makes contact. Empty: none of these is due.
    */
   take(isClosing: boolean): string {
     const now = performance.now();
     const isDue = isClosing
       ? this.completed > 0
-      : now - this.#countedAt >= (this.completed > 0 ? countEveryMs : dropEveryMs);
+      : this.mustContact || now - this.#countedAt >= (this.completed > 0 ? countEveryMs : dropEveryMs);
     if (!isDue) return "";
+    this.mustContact = false;
     this.#countedAt = now;
     const text = String(this.completed);
     this.completed = 0;

@@ -49,8 +49,8 @@ export interface WorkOptions {
    */
   readonly cancelBy?: "heartbeat" | "push" | undefined;
   /**
-   * The number of crashes after which a job becomes a dead letter. A crash means that the job's worker died or did not renew the lease. Use
-   * the same number for all workers of a queue.
+   * The number of crashes after which a job becomes a dead letter. A crash means that the job's worker died or did not renew the lease, while
+   * other workers reached the queue or for 0.35 of `leaseMs` after an outage. Use the same number for all workers of a queue.
    *
    * @default 3
    */

@@ -33,7 +33,8 @@ export class Returns {
 
   /**
    * Returns jobs to the front of the queue, in the order in which they were taken. With `keepsOrder`, this order also holds for jobs that
-   * go back one by one. If a call fails, the leases of its jobs expire. `isLimited`: the queue has limits, as far as the worker knows.
+   * go back one by one. If the server does not answer, tries again until the worker has closed: the jobs must not end with a crash.
+   * `isLimited`: the queue has limits, as far as the worker knows.
    */
   async handBack(jobs: readonly TakenJob[], isLimited: boolean): Promise<void> {
     if (jobs.length === 0) return;
@@ -46,7 +47,7 @@ export class Returns {
       this.#leases.release(job);
     }
     this.pending++;
-    const { life, outage } = this.#commands;
+    const { life } = this.#commands;
     const sorted = jobs.toSorted((a, b) => a.order - b.order);
     while (sorted.length > 0 && !life.signal.aborted) {
       const [first] = sorted;
@@ -62,11 +63,22 @@ export class Returns {
         limited,
         begun: some.flatMap((job) => (begun.has(job) ? [job.id] : [])).join("\n"),
       };
-      await this.#commands
-        .run(handBack, args)
-        .catch((error: unknown) => outage.report(asKitError(error, "Handing jobs back")));
+      await this.#send(args);
     }
     this.pending--;
     this.#onEnded();
+  }
+
+  async #send(args: Parameters<typeof handBack.run>[2]): Promise<void> {
+    const { life, outage } = this.#commands;
+    for (let attempt = 1; !life.signal.aborted; attempt++)
+      try {
+        await this.#commands.run(handBack, args);
+        return outage.worked("returning");
+      } catch (reason) {
+        const error = asKitError(reason, "Handing jobs back");
+        if (!error.retryable) return outage.report(error);
+        await this.#commands.failed("returning", "Handing jobs back", error, attempt);
+      }
   }
 }

@@ -2,7 +2,7 @@ import type { StandardSchema } from "@kit/core/config";
 import { ownContext, traceCarrier } from "@kit/core/toolkit";
 import { decodePayload } from "../job/payload.js";
 import { check, isThenable, type SchemaMap } from "../job/schemas.js";
-import { JobRefusedError, JobTimeoutError } from "../job/errors.js";
+import { JobLeaseLostError, JobRefusedError, JobTimeoutError } from "../job/errors.js";
 import type { Fates } from "./fate.js";
 import type { Job } from "../job/job.js";
 import type { Pace } from "./pace.js";
@@ -154,8 +154,9 @@ export class Runner {
   }
 
   #onTimeout(job: TakenJob, timeoutMs: number): void {
-    // One that has to stop anyway goes back when its handler has ended, not before.
-    if (job.state !== "running" || job.stopReason) return;
+    // One that has to stop anyway goes back when its handler has ended, not before. One that was cut off may still be leased.
+    const { stopReason } = job;
+    if (job.state !== "running" || (stopReason && !(stopReason instanceof JobLeaseLostError))) return;
     const error = new JobTimeoutError(job.name, timeoutMs);
     job.stop(error);
     // The attempt has failed; its handler occupies a slot until it ends.

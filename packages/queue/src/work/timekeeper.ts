@@ -6,6 +6,11 @@ const backupMs = { least: 50, spread: 200 };
 /** The same for the time at which a rate lets the next job start. */
 const startBackupMs = { least: 500, spread: 1_000 };
 const longestTimerMs = 1_000_000_000;
+/**
+ * The share of a lease before its end at which a worker first makes contact with the queue. A longer silence looks like an outage, see
+ * `contact.lua`. A little more than the time that the server then grants the holders of leases.
+ */
+const contactShare = 0.4;
 
 /**
  * Wakes its worker when the next delayed job is due, or the next lease ends. One worker of a queue is the timekeeper, and wakes at exactly
@@ -13,7 +18,7 @@ const longestTimerMs = 1_000_000_000;
  */
 export class Timekeeper {
   readonly #leaseMs: number;
-  readonly #onDue: () => void;
+  readonly #onDue: (makesContact: boolean) => void;
   #isExact = false;
   #timer: NodeJS.Timeout | undefined;
   #isForDueJob = false;
@@ -25,7 +30,7 @@ export class Timekeeper {
   /** The time of the last exact timer, in epoch ms of the server. */
   #startAt = 0;
 
-  constructor(leaseMs: number, onDue: () => void) {
+  constructor(leaseMs: number, onDue: (makesContact: boolean) => void) {
     this.#leaseMs = leaseMs;
     this.#onDue = onDue;
   }
@@ -49,7 +54,7 @@ export class Timekeeper {
     const waitMs = Math.min(longestTimerMs, Math.max(0, nextStart - nowMicros / 1_000) + later);
     this.#startTimer = setTimeout(() => {
       this.#isStarter = false;
-      this.#onDue();
+      this.#onDue(false);
     }, Math.ceil(waitMs));
     this.#startTimer.unref();
   }
@@ -73,14 +78,16 @@ export class Timekeeper {
     const now = nowMicros / 1_000;
     // The worker was woken to watch a lease that has already ended: any lease that replaces it ends no sooner than this.
     const woken = isWoken ? now + this.#leaseMs : Infinity;
-    const at = Math.min(nextDue, nextEnd, woken);
+    const contact = nextEnd - contactShare * this.#leaseMs;
+    const isEarly = contact > now;
+    const at = Math.min(nextDue, isEarly ? contact : nextEnd, woken);
     this.#isForDueJob = nextDue === at;
     if (at === Infinity) return;
     const later = this.#isExact ? 0 : backupMs.least + Math.random() * backupMs.spread;
     const waitMs = Math.min(longestTimerMs, Math.max(0, Math.ceil(at - now)) + later);
     this.#timer = setTimeout(() => {
       this.#hasFired = this.#isForDueJob;
-      this.#onDue();
+      this.#onDue(isEarly && at === contact);
     }, waitMs);
     this.#timer.unref();
   }

@@ -161,7 +161,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
    * `@kit/queue/manage`.
    *
    * Resolves once all jobs that have not started are back on the server. If the server cannot be reached for `deadlineMs`, the call
-   * resolves anyway, and the leases of these jobs expire. Never rejects. Has no effect on a closed worker.
+   * resolves anyway, and the jobs go back after the outage. Never rejects. Has no effect on a closed worker.
    */
   async pause(): Promise<void> {
     if (this.#life.isClosed) return;

@@ -36,5 +36,6 @@ if redis.call('ZADD', leases, 'XX', 'CH', unpack(scores)) < #list then
     if not score then lost[#lost + 1] = revokedAs(revoked, list[i]) or list[i] end
   end
 end
+makeContact(meta, now, leaseMs)
 watchLeases(meta, wake, now, leaseMs)
 return { now, table.concat(lost, '\n') }

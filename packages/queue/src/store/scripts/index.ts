@@ -4,6 +4,7 @@ import addSource from "./add.lua";
 import beginSource from "./begin.lua";
 import bucketSource from "./bucket.lua";
 import chooseSource from "./choose.lua";
+import contactSource from "./contact.lua";
 import deadSource from "./dead.lua";
 import entriesSource from "./entries.lua";
 import eventsSource from "./events.lua";
@@ -203,6 +204,7 @@ export const step = defineScript({
     readySource,
     deadSource,
     revokedSource,
+    contactSource,
     watchSource,
     takesSource,
     successorSource,
@@ -232,7 +234,7 @@ export const step = defineScript({
 /** Extends leases. */
 export const heartbeat = defineScript({
   name: "queue.heartbeat",
-  source: [entriesSource, readySource, watchSource, revokedSource, heartbeatSource],
+  source: [entriesSource, readySource, contactSource, watchSource, revokedSource, heartbeatSource],
   keys: ["leases", "wake", "meta", "revoked"],
   args: ["leaseMs", "members"],
   idempotent: true,

@@ -309,6 +309,8 @@ if #first > 0 then makeReady(waiting, prioritised, returnSuspended(jobs, suspend
 -- Promoted and reclaimed jobs
 
 local nextDue, nextEnd, promoted, due = -2, -2, 0, {}
+local ended = looks and redis.call('ZRANGEBYSCORE', leases, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100) or {}
+local graceUntil = (maintenance ~= '' or #ended > 0) and makeContact(meta, now, leaseMs) or 0
 if looks then
   due = redis.call('ZRANGEBYSCORE', delayed, '-inf', string.format('%.0f', now), 'LIMIT', 0, 200)
   nextDue = tonumber(redis.call('ZRANGE', delayed, #due, #due, 'WITHSCORES')[2] or -1)
@@ -316,7 +318,6 @@ if looks then
   promoted = #due
   for i = 1, lines and #due or 0 do tell('ready', (idOf(due[i]))) end
   local maxCrashes = tonumber(string.match(bounds, '^%d+'))
-  local ended = redis.call('ZRANGEBYSCORE', leases, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
   local returned = {}
   local function reclaim(member)
     local entry = leasedEntry(member)
@@ -342,7 +343,7 @@ if looks then
   end
   for _, member in ipairs(ended) do
     -- This call ends the others itself.
-    if not isEnding[member] then reclaimed[#reclaimed + 1] = member .. reclaim(member) end
+    if graceUntil == 0 and not isEnding[member] then reclaimed[#reclaimed + 1] = member .. reclaim(member) end
   end
   makeReady(waiting, prioritised, returnSuspended(jobs, suspended, names, returned), true)
   promoted = promoted + #reclaimed
@@ -577,6 +578,7 @@ end
 remove(leases, endedMembers)
 if looks then
   nextEnd = leased > held + #endedMembers and tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) or -1
+  if nextEnd >= 0 then nextEnd = math.max(nextEnd, graceUntil) end
 end
 for _, id in ipairs(overdue) do goneIds[#goneIds + 1] = id end
 if #goneIds > 0 then
