@@ -1,12 +1,5 @@
 import { type KitError, type RedisLike } from "@kit/core";
-import {
-  type CloseOptions,
-  type Deadline,
-  type ObjectLife,
-  resolve,
-  traceCarrier,
-  TypedEmitter,
-} from "@kit/core/toolkit";
+import { type CloseOptions, type Deadline, type ObjectLife, resolve, TypedEmitter } from "@kit/core/toolkit";
 import { Calls } from "./call/calls.js";
 import { QueueCommands } from "./store/commands.js";
 import type { AnyJobs, CalledResult, Handlers, JobData, JobName, JobSchemas, JobTypes, Received } from "./job/types.js";
@@ -24,11 +17,10 @@ import { type CallDefaults, callDefaults, type CallOptions, resolveCall } from "
 import { type DeadLetterOptions, idsOption, letterRules, type RedriveOptions, redriveRules } from "./dead/options.js";
 import { type QueueOptions, type QueueSettings, queueSettings } from "./store/options.js";
 import type { WorkOptions } from "./work/options.js";
-import { encodePayload, headOf, type Payload, readPayload } from "./job/payload.js";
-import { type Added, idOf, type NewJob, parseOp, Producer } from "./add/producer.js";
+import { encodePayload, type Payload, readPayload } from "./job/payload.js";
+import { JobMaker } from "./add/maker.js";
+import { type Added, idOf, type NewJob, Producer } from "./add/producer.js";
 import { assertFits } from "./job/schemas.js";
-import { keyWordOf } from "./job/unique.js";
-import { planned } from "./job/words.js";
 import { maxRedriven, redrive } from "./store/scripts/index.js";
 import type { Turn } from "./work/turn.js";
 import { Worker, type WorkerOf } from "./work/worker.js";
@@ -60,7 +52,6 @@ type AddArguments<Data, Options = AddOptions> = undefined extends Data
   : readonly [data: Data, options?: Options];
 
 const noOptions: AddOptions = {};
-const mostHeads = 1_000;
 
 /**
  * A named queue on one Redis. It adds jobs, runs workers, and manages dead letters. Create it with {@link createQueue}.
@@ -84,9 +75,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   readonly #producer: Producer;
   readonly #calls: Calls;
   readonly #workers = new Set<Worker>();
-  /** The headers of jobs without options, by name. The cache is bounded, because names can come from user input. */
-  readonly #heads = new Map<string, string>();
   readonly #usual: ResolvedAdd;
+  readonly #maker: JobMaker;
 
   /** Only this package calls it. */
   constructor(redis: RedisLike, name: string, options: QueueOptions) {
@@ -97,6 +87,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     this.#addDefaults = addDefaults(this.#settings);
     this.#callDefaults = callDefaults(this.#settings);
     this.#usual = resolveAdd(noOptions, this.#addDefaults);
+    this.#maker = new JobMaker(this.#usual);
     const onError = (error: KitError): void => this.emit("error", error);
     const events = { error: onError, evictable: (policy: string) => this.emit("evictable", { policy }) };
     this.#commands = new QueueCommands(redis, name, this.#settings, events, `Queue ${JSON.stringify(name)}`);
@@ -180,7 +171,10 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     await this.#fits(name, payload);
     const add = (replyTo: string, op: string | undefined): Promise<string> =>
-      this.#producer.add(this.#newJob(name, payload, { ...resolved, op }, replyTo), resolved.signal) as Promise<string>;
+      this.#producer.add(
+        this.#maker.make(name, payload, { ...resolved, op }, replyTo),
+        resolved.signal,
+      ) as Promise<string>;
     const call = { job: name, waitMs, signal: resolved.signal, add };
     return await this.#privateCall(
       "queue.call",
@@ -208,7 +202,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
       const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
       const fits = this.#fits(name, payload);
       if (fits) checks.push(fits);
-      return (): NewJob => this.#newJob(name, payload, resolved);
+      return (): NewJob => this.#maker.make(name, payload, resolved);
     });
     await Promise.all(checks);
     return await this.#call("queue.addAll", { jobs: made.length }, () =>
@@ -299,7 +293,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   #add(name: string, data: unknown, resolved: ResolvedAdd, isOnce = false): Promise<Added> {
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     const send = (): Promise<Added> => {
-      const job = (): NewJob => this.#newJob(name, payload, resolved, undefined, isOnce);
+      const job = (): NewJob => this.#maker.make(name, payload, resolved, undefined, isOnce);
       return this.#call("queue.add", { job: name }, () => this.#producer.add(job(), resolved.signal));
     };
     const fits = this.#fits(name, payload);
@@ -311,45 +305,6 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   #fits(name: string, payload: Payload): Promise<void> | undefined {
     const schema = this.#settings.schemas.get(name);
     return schema && assertFits(schema, name, readPayload(payload));
-  }
-
-  #newJob(name: string, payload: Payload, resolved: ResolvedAdd, replyTo?: string, isAsked = false): NewJob {
-    const { id, unique, op, policy, priority } = resolved;
-    const isBytes = typeof payload !== "string";
-    const traceparent = resolved.traceparent ?? traceCarrier()?.current();
-    const isUsual = resolved === this.#usual && !isBytes && (replyTo ?? traceparent) === undefined;
-    const keyWords = unique && [keyWordOf(unique)];
-    const head = isUsual
-      ? this.#usualHead(name)
-      : headOf(name, policy, priority, isBytes, replyTo, keyWords, traceparent);
-    const isOnce = isAsked || unique !== undefined;
-    const all = isAsked ? resolved.words + planned("answer") : resolved.words;
-    const words = id === undefined && op === undefined ? all : planned("ifNew") + all;
-    const former = op === undefined ? undefined : parseOp(op);
-    if (former && id !== undefined && id !== former.id)
-      throw new TypeError(`Expected \`op\` to come from an add of \`id\``);
-    // One shape for all jobs: a copy by `...` and a field added later took 8 µs a job.
-    return {
-      head,
-      payload,
-      words: former ? words + former.word : words,
-      id: former ? former.id : id,
-      op,
-      call: undefined,
-      isOnce,
-      isRepeat: former !== undefined,
-      isRepeatable: former !== undefined || unique?.ttlMs !== undefined,
-      isGivenUp: false,
-    };
-  }
-
-  #usualHead(name: string): string {
-    const known = this.#heads.get(name);
-    if (known !== undefined) return known;
-    const head = headOf(name, this.#usual.policy, 0, false);
-    if (this.#heads.size >= mostHeads) this.#heads.clear();
-    this.#heads.set(name, head);
-    return head;
   }
 
   #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined, spreadMs = 0): Promise<number> {
