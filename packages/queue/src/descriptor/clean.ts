@@ -19,8 +19,8 @@ export const cleanCommand: CliCommand = {
   run: async (call, queue: string) => {
     const { redis, prefix, text, integer, isSet, output } = call;
     const state = text("state") as CleanedState | undefined;
-    if (state === undefined) throw new TypeError("Pass --state: kit queue list QUEUE --state … shows the jobs");
     if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
+    if (state === undefined) throw new TypeError("Pass --state: kit queue list QUEUE --state … shows the jobs");
     const isDryRun = !isSet("run");
     const olderThanMs = integer("older-than-ms");
     const count = await cleanQueue(
