@@ -1,0 +1,89 @@
+// The libraries, each behind the same small interface and with the settings under which it is measured.
+import { pinned } from "../../pins.js";
+import { catalogOf } from "../../implementation.js";
+import { connected } from "../../clients.js";
+
+/** The limit of a case: in each, a key may make `count` calls per `perMs`. */
+export interface LimiterSetup {
+  readonly count: number;
+  readonly perMs: number;
+}
+
+/** A library in this process. */
+export interface Limiting {
+  /** Whether the call may go on. */
+  readonly consume: (key: string) => Promise<boolean>;
+  /** Resolves when it is the call's turn. */
+  readonly wait?: (key: string) => Promise<unknown>;
+}
+
+const countOrExpire = `
+local count = redis.call("INCR", KEYS[1])
+if count == 1 then redis.call("PEXPIRE", KEYS[1], ARGV[1]) end
+return count`;
+
+export const implementations = catalogOf<Limiting, LimiterSetup>([
+  {
+    id: "kit",
+    settings: "gcra; defaults but deadlineMs: 20000, and burst: 1 where calls wait",
+    open: async (url, { count, perMs }, connect) => {
+      const { createLimiter } = await import("@kit/limiter");
+      const redis = await connect(url);
+      const limit = { count, perMs };
+      const limiter = createLimiter(redis, "api", { limits: { limit }, deadlineMs: 20_000 });
+      const even = createLimiter(redis, "even", { limits: { limit: { ...limit, burst: 1 } }, deadlineMs: 20_000 });
+      return {
+        consume: async (key) => (await limiter.consume(key)).allowed,
+        wait: (key) => even.wait(key),
+      };
+    },
+  },
+  {
+    id: "rate-limiter-flexible",
+    peer: pinned("rate-limiter-flexible"),
+    isDefaults: true,
+    settings: "RateLimiterRedis, a fixed window; where calls wait, a RateLimiterQueue on it",
+    open: async (url, { count, perMs }) => {
+      const { RateLimiterQueue, RateLimiterRedis } = await import("rate-limiter-flexible");
+      const storeClient = await connected(url);
+      const limiter = new RateLimiterRedis({ storeClient, points: count, duration: Math.ceil(perMs / 1_000) });
+      const queue = new RateLimiterQueue(limiter);
+      return {
+        // It rejects with an answer where the call is refused, and with an error where it failed.
+        consume: (key) =>
+          limiter.consume(key).then(
+            () => true,
+            (refusal: unknown) => {
+              if (refusal instanceof Error) throw refusal;
+              return false;
+            },
+          ),
+        wait: (key) => queue.removeTokens(1, key),
+      };
+    },
+  },
+  {
+    id: "classic",
+    settings: "INCR, and after the first EXPIRE; a crash between the two leaves a key that never expires",
+    open: async (url, { count, perMs }) => {
+      const redis = await connected(url);
+      return {
+        consume: async (key) => {
+          const used = await redis.incr(key);
+          if (used === 1) await redis.pexpire(key, perMs);
+          return used <= count;
+        },
+      };
+    },
+  },
+  {
+    id: "raw count",
+    peer: "floor",
+    settings: "EVALSHA that counts, and sets an expiry at the first",
+    open: async (url, { count, perMs }) => {
+      const redis = await connected(url);
+      const sha = String(await redis.script("LOAD", countOrExpire));
+      return { consume: async (key) => Number(await redis.evalsha(sha, 1, key, perMs)) <= count };
+    },
+  },
+]);
