@@ -23,6 +23,7 @@ export type { Unique } from "./job/unique.js";
 export type { QueueErrorCode } from "./job/errors.js";
 export type { StoredError } from "./job/failure.js";
 export type {
+  AnyHandler,
   AnyJob,
   AnyJobs,
   BackoffFunction,

@@ -219,7 +219,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   /**
    * Starts a worker, which works until `close()`. It opens two connections: one for commands, one on which it waits.
    *
-   * If the worker has no handler for a job's name, it passes the job on, see JobRefusedError.
+   * The handler `*` runs the jobs whose names have no handler. If the worker has neither, it passes the job on, see JobRefusedError.
    *
    * @throws {TypeError | RangeError} a handler or an option is invalid.
    *

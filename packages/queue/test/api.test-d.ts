@@ -3,6 +3,7 @@ import type { RedisLike } from "@kit/core";
 import type { StandardSchema } from "@kit/core/config";
 import type { Cluster, Redis } from "ioredis";
 import {
+  type AnyJob,
   createQueue,
   type Job,
   type Queue,
@@ -83,6 +84,25 @@ queue.work({
 });
 // @ts-expect-error a handler is missing
 queue.work({ email: () => undefined, resize: () => new Uint8Array() });
+queue.work({
+  email: (job) => {
+    const isSame: Check<Same<typeof job, Job<"email", { to: string }>>> = true;
+    return isSame;
+  },
+  "*": (job) => {
+    const isSame: Check<Same<typeof job, AnyJob<Jobs>>> = true;
+    return job.name === "resize" ? new Uint8Array(job.data.width) : isSame;
+  },
+});
+queue.work({ "*": async ({ name, data }) => Promise.resolve([name, data]) });
+// @ts-expect-error the result of another job
+queue.work({ resize: () => "text", "*": () => undefined });
+// @ts-expect-error no such job
+queue.work({ emial: () => undefined, "*": () => undefined });
+declare const numbers: Queue<{ one(): number; two(): string }>;
+numbers.work({ "*": ({ name }) => (name === "one" ? 1 : "two") });
+// @ts-expect-error the result of no job
+numbers.work({ "*": () => true });
 // @ts-expect-error the result of another job
 queue.work({ email: () => undefined, resize: () => "text", cleanUp: () => undefined });
 queue.work({
@@ -156,6 +176,7 @@ const datedWorker = dated.work({
 });
 datedWorker.on("completed", ({ job }) => (job.name === "remind" ? remind(job) : job.data.length));
 createOrderedWorker({}).serve(dated, { remind, thumb: ({ data }) => data.toString("hex") });
+createOrderedWorker({}).serve(dated, { remind, "*": ({ name }) => name });
 void drain(dated, { remind, thumb: ({ data }) => data.toString("hex") });
 
 declare const dateSchema: StandardSchema<{ at: string }, { at: Date }>;
@@ -180,6 +201,7 @@ createQueue<Jobs>(redis, "mail", { schemas: { emial: emailSchema } });
 const untyped: Queue = createQueue(clients[0]!, "any");
 void untyped.add("whatever", { of: "any kind" });
 untyped.work({ whatever: ({ data }) => String(data) });
+untyped.work({ "*": ({ name, data }) => name + String(data) });
 
 const schedules = createSchedules<Jobs>(redis, "mail", { lookEveryMs: 1_000 });
 export const upserted: Promise<number | undefined>[] = [

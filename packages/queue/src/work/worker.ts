@@ -22,7 +22,7 @@ import type { AnyJobs } from "../job/types.js";
 import { Isolation } from "./isolation.js";
 import { Pace } from "./pace.js";
 import { Prefetched } from "./prefetched.js";
-import { handlerMap, Runner } from "./runner.js";
+import { handlerOf, Runner } from "./runner.js";
 import { takeIdWidth } from "../job/take-id.js";
 import type { TakenJob } from "./taken.js";
 import { type ThreadOptions, threadOptions } from "../thread/options.js";
@@ -80,7 +80,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#queue = settings;
     const thread = threadOptions(redis, this.#settings.heartbeat);
     this.#turn = turn;
-    const functions = handlerMap(handlers, settings.schemas);
+    const functions = handlerOf(handlers, settings.schemas);
     const { backoff, maxCrashes, maxSnoozes } = this.#settings;
     const events = { error: (error: KitError): void => this.emit("error", error), evictable: () => undefined };
     const what = `The worker of queue ${JSON.stringify(name)}`;
