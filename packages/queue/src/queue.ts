@@ -10,7 +10,7 @@ import {
 import { Calls } from "./call/calls.js";
 import { QueueCommands } from "./store/commands.js";
 import type { AnyJobs, CalledResult, Handlers, JobData, JobName, JobSchemas, JobTypes, Received } from "./job/types.js";
-import { type DeadLetter, readLetters } from "./dead/letters.js";
+import { type DeadLetter, moveLetters, readLetters } from "./dead/letters.js";
 import type { AddedOnce } from "./job/added.js";
 import {
   type AddDefaults,
@@ -29,7 +29,6 @@ import { type Added, idOf, type NewJob, parseOp, Producer } from "./add/producer
 import { assertFits } from "./job/schemas.js";
 import { keyWordOf } from "./job/unique.js";
 import { planned } from "./job/words.js";
-import { maxRedriven, redrive } from "./store/scripts/index.js";
 import type { Turn } from "./work/turn.js";
 import { Worker, type WorkerOf } from "./work/worker.js";
 
@@ -267,7 +266,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    */
   async redrive(ids?: readonly string[], options: RedriveOptions = {}): Promise<number> {
     const { spreadMs: spread } = resolve("options", options, redriveRules);
-    return await this.#eachLetter("redrive", ids === undefined ? undefined : idsOption(ids), spread);
+    const wanted = ids === undefined ? undefined : idsOption(ids);
+    return await this.#call("queue.redrive", {}, () => moveLetters(this.#commands, "redrive", wanted, spread));
   }
 
   /**
@@ -277,7 +277,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
    */
   async dropDeadLetters(ids: readonly string[]): Promise<number> {
-    return await this.#eachLetter("drop", idsOption(ids));
+    const wanted = idsOption(ids);
+    return await this.#call("queue.drop", {}, () => moveLetters(this.#commands, "drop", wanted));
   }
 
   /**
@@ -339,21 +340,6 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     if (this.#heads.size >= mostHeads) this.#heads.clear();
     this.#heads.set(name, head);
     return head;
-  }
-
-  #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined, spreadMs = 0): Promise<number> {
-    return this.#call(`queue.${verb}`, {}, async () => {
-      let total = 0;
-      // Without ids, those that were dead at the first call: with jobs that die again this might never end.
-      for (let start = 0, begun = ""; ; start += maxRedriven) {
-        const some = ids?.slice(start, start + maxRedriven).join("\n");
-        if (some === "") return total;
-        const reply = await this.#commands.run(redrive, { verb, ids: some ?? "", begun, spreadMs });
-        total += reply.moved;
-        ({ begun } = reply);
-        if (!ids && reply.moved < maxRedriven) return total;
-      }
-    });
   }
 
   async #close(deadline: Deadline, options: CloseOptions): Promise<void> {

@@ -12,6 +12,7 @@ import {
   UnrecoverableError,
   type Worker,
 } from "../src/index.js";
+import { listWorkers } from "../src/manage/index.js";
 import { createOrderedWorker } from "../src/ordered/index.js";
 import { batched } from "../src/batch/index.js";
 import { createSchedules } from "../src/schedules/index.js";
@@ -197,6 +198,11 @@ createQueue<Jobs>(redis, "mail", { schemas: { email: emailSchema } });
 createQueue<Jobs>(redis, "mail", { schemas: { resize: emailSchema } });
 // @ts-expect-error no such job
 createQueue<Jobs>(redis, "mail", { schemas: { emial: emailSchema } });
+
+export const hosts: Promise<(string | null)[]> = listWorkers(redis, { queue: "mail" }).then(({ workers }) =>
+  workers.map(({ host, longest }) => longest?.startedAt ?? host),
+);
+queue.work({ "*": () => undefined }, { name: "mailer" });
 
 const untyped: Queue = createQueue(clients[0]!, "any");
 void untyped.add("whatever", { of: "any kind" });

@@ -1477,7 +1477,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         { script: scan, args: ["jobs", "0"], seed: withStray },
         { script: repair, args: ["repair", strayId], seed: withStray },
         { script: begin, args: [member], seed },
-        { script: heartbeat, args: [60_000, member], seed },
+        { script: heartbeat, args: [60_000, member, ""], seed },
         { script: handBack, args: [`${member}\n${takeId}other`, id, "1", ""], seed },
         { script: handBack, args: [member, "", "0", ""], seed: withNames },
         { script: recover, args: [takeId], seed: withTake },

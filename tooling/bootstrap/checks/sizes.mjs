@@ -36,14 +36,17 @@ const exceptionsKiB = {
   // the last, also in place of one that has expired; keeps to the limits of the queue and of names of jobs, and wakes when a rate lets the next job begin; records events for
   // listeners; carries a trace from the producer to the handler; pauses one worker; learns of cancellations by push; finds out whether a
   // thread can connect as the client does, which then renews leases; says whether the same add would add a second job;
-  // takes as many bytes as its connection carries; hands jobs back when none may begin.
-  "@kit/queue": 34.5,
+  // takes as many bytes as its connection carries; hands jobs back when none may begin; has a handler for any name, and heartbeats that show their worker.
+  "@kit/queue": 35,
   // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses; computes runs
   // at the changes of summer time; finds what BullMQ 5 wrote only into the next job of a job scheduler, and moves the two together.
   "@kit/queue/adopt": 30,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is
-  // unknown, and which instant a list shows.
-  "@kit/queue/descriptor": 25.75,
+  // unknown, and which instant a list shows; lists workers, and finds jobs that hang or have no handler.
+  "@kit/queue/descriptor": 29,
+  // Reads, changes and repairs queues, and who runs their jobs; metrics read both.
+  "@kit/queue/manage": 16.75,
+  "@kit/queue/metrics": 15.75,
   // Opens its queue as a queue does, and carries what that needs.
   "@kit/queue/schedules": 24,
   // Keeps the bounds of frequent messages in a full list; knows ids of letters and digits.

@@ -102,6 +102,11 @@ export class Fetcher {
     );
   }
 
+  /** The start of its take ids. */
+  get workerId(): string {
+    return this.#takes.worker;
+  }
+
   /** Ended jobs that the server has not confirmed yet. */
   get unconfirmed(): number {
     return this.#ended.unconfirmed;

@@ -1,0 +1,1 @@
+export { Presence, type WorkerNow } from "./presence.js";
