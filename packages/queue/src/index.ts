@@ -46,6 +46,7 @@ export type { CallOptions } from "./call/options.js";
 export type { DeadLetterBounds, DurableOption, History, QueueOptions } from "./store/options.js";
 export type { DeadLetterOptions } from "./dead/options.js";
 export type { WorkOptions } from "./work/options.js";
+export type { QueueHealth, WorkerHealth } from "./presence/index.js";
 export type { JobToAdd, Queue, QueueEvents } from "./queue.js";
 export type { WorkerEvents } from "./work/events.js";
 export type { WorkerOf as Worker } from "./work/worker.js";

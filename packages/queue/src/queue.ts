@@ -24,6 +24,7 @@ import { type CallDefaults, callDefaults, type CallOptions, resolveCall } from "
 import { type DeadLetterOptions, idsOption, letterRules, type RedriveOptions, redriveRules } from "./dead/options.js";
 import { type QueueOptions, type QueueSettings, queueSettings } from "./store/options.js";
 import type { WorkOptions } from "./work/options.js";
+import type { QueueHealth } from "./presence/index.js";
 import { encodePayload, headOf, type Payload, readPayload } from "./job/payload.js";
 import { type Added, idOf, type NewJob, parseOp, Producer } from "./add/producer.js";
 import { assertFits } from "./job/schemas.js";
@@ -279,6 +280,15 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   async dropDeadLetters(ids: readonly string[]): Promise<number> {
     const wanted = idsOption(ids);
     return await this.#call("queue.drop", {}, () => moveLetters(this.#commands, "drop", wanted));
+  }
+
+  /**
+   * Reports whether this object can add jobs, and whether its workers work. Reads once from the server for itself and for each worker.
+   * Resolves within `deadlineMs`. Never rejects.
+   */
+  async health(): Promise<QueueHealth> {
+    const { queueHealth } = await import("./presence/index.js");
+    return await queueHealth(this.#commands, this.#workers, this.#life.isClosed);
   }
 
   /**

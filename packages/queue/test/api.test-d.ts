@@ -199,6 +199,10 @@ createQueue<Jobs>(redis, "mail", { schemas: { resize: emailSchema } });
 // @ts-expect-error no such job
 createQueue<Jobs>(redis, "mail", { schemas: { emial: emailSchema } });
 
+export const probes: Promise<boolean>[] = [
+  worker.health().then(({ isAlive }) => isAlive),
+  queue.health().then(({ isReady, workers: [one] }) => isReady && one?.error?.code !== "KIT_LAYOUT"),
+];
 export const hosts: Promise<(string | null)[]> = listWorkers(redis, { queue: "mail" }).then(({ workers }) =>
   workers.map(({ host, longest }) => longest?.startedAt ?? host),
 );

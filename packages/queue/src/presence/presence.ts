@@ -4,6 +4,7 @@ import { workerWidth } from "../job/take-id.js";
 import type { QueueCommands } from "../store/commands.js";
 import { mostJobs, namesLine, recordOf, type WorkerState } from "../workers/record.js";
 import { present } from "../workers/scripts/index.js";
+import type { Vitals } from "./health.js";
 
 /** How often it looks whether the server has to get the record, in milliseconds. */
 const lookEveryMs = 5_000;
@@ -13,6 +14,8 @@ const mostSilentMs = 20_000;
 const longMs = 15_000;
 /** The server keeps records for 15 minutes. */
 const mostAgeMs = 300_000;
+/** A worker without a reply for this many looks, though it wants jobs and no call has failed, needs a restart. */
+const mostUnanswered = 9;
 
 /** Replaced by the build. */
 declare const KIT_VERSION: string | undefined;
@@ -24,7 +27,12 @@ export interface WorkerNow {
   readonly id: string;
   readonly name: string;
   readonly concurrency: number;
+  readonly running: number;
   readonly state: WorkerState;
+  /** The queue is open, as far as the worker knows. */
+  readonly isOpen: boolean;
+  /** A handler is free, and the worker may take a job for it. */
+  readonly isWanting: boolean;
 }
 
 /** A job that the worker has. */
@@ -41,11 +49,13 @@ interface HeldJob {
 /** The leases of the worker. */
 interface HeldLeases {
   readonly jobs: readonly HeldJob[];
+  /** When the next heartbeat is due, on our own clock. */
+  readonly renewAt: number;
 }
 
 /**
- * Keeps the record of a worker on the server. Takes are signs of life, and heartbeats carry the record. A separate call shows a worker
- * that has just started, or that neither takes jobs nor sends heartbeats.
+ * Keeps the record of a worker on the server, and knows when the server last answered. Takes are signs of life, and heartbeats carry the
+ * record. A separate call shows a worker that has just started, or that neither takes jobs nor sends heartbeats.
  */
 export class Presence {
   readonly #commands: QueueCommands;
@@ -56,7 +66,10 @@ export class Presence {
   #timer: NodeJS.Timeout | undefined;
   readonly #since: number;
   /** Instants of our own clock, in milliseconds. 0: never. */
-  readonly #at = { take: 0, shown: 0 };
+  readonly #at = { step: 0, take: 0, heartbeat: 0, shown: 0, look: performance.now() };
+  /** How late the last look was. */
+  #lateMs = 0;
+  #unanswered = 0;
   #isRefused = false;
 
   /** `handled`: the names of its handlers. `since`: when it started, in epoch ms of the server's clock. */
@@ -87,12 +100,13 @@ export class Presence {
 
   /** The server has answered a step. `isTake`: other processes see the step. */
   stepped(isTake: boolean): void {
-    if (isTake) this.#at.take = performance.now();
+    this.#at.step = performance.now();
+    if (isTake) this.#at.take = this.#at.step;
   }
 
   /** The server has answered a heartbeat that carried the record. */
   shown(): void {
-    this.#at.shown = performance.now();
+    this.#at.shown = this.#at.heartbeat = performance.now();
   }
 
   /** The record of now. */
@@ -120,10 +134,31 @@ export class Presence {
   /** Every few seconds: shows the worker if nothing else has shown it for a while. */
   look(): void {
     const now = performance.now();
-    const { take, shown } = this.#at;
+    const { step, take, shown, look } = this.#at;
+    this.#lateMs = now - look - lookEveryMs;
+    this.#at.look = now;
+    const isUnanswered = now - step >= mostSilentMs && this.#now().isWanting && !this.#commands.outage.failure;
+    this.#unanswered = isUnanswered ? this.#unanswered + 1 : 0;
     const hasLong = ({ hasHandler, startedAt }: HeldJob): boolean => !!hasHandler && now - startedAt >= longMs;
     const isDue = now - shown >= longMs && (now - take >= mostSilentMs || this.#leases.jobs.some(hasLong));
     if (isDue || now - shown >= mostAgeMs) void this.#show("");
+  }
+
+  /** What the worker knows of its health. */
+  vitals(): Vitals {
+    const now = performance.now();
+    const { state, running, isOpen } = this.#now();
+    const { step, heartbeat, look } = this.#at;
+    const { jobs, renewAt } = this.#leases;
+    return {
+      isTaking: isOpen && state === "running",
+      isPaused: state === "paused",
+      running,
+      isStuck: this.#unanswered >= mostUnanswered,
+      stepAt: step,
+      heartbeatAt: heartbeat,
+      behindMs: Math.max(0, this.#lateMs, now - look - lookEveryMs, jobs.length && now - renewAt),
+    };
   }
 
   async #show(sweeps: "" | "1"): Promise<void> {

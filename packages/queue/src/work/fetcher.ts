@@ -107,6 +107,11 @@ export class Fetcher {
     return this.#takes.worker;
   }
 
+  /** The fetcher takes jobs, and the worker wants some. */
+  get isWanting(): boolean {
+    return this.#isTaking && this.#host.demand(0, 0).sure > 0;
+  }
+
   /** Ended jobs that the server has not confirmed yet. */
   get unconfirmed(): number {
     return this.#ended.unconfirmed;

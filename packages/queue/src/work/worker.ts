@@ -8,7 +8,7 @@ import {
   pause,
   TypedEmitter,
 } from "@kit/core/toolkit";
-import type { WorkerNow } from "../presence/index.js";
+import type { WorkerHealth, WorkerNow } from "../presence/index.js";
 import { partsOf } from "../job/ids.js";
 import { QueueCommands } from "../store/commands.js";
 import type { QueueSettings } from "../store/options.js";
@@ -183,6 +183,18 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     if (this.#isOpen) this.#fetcher.start();
   }
 
+  /**
+   * Reports whether the worker works. Reads from the server once, and resolves within `deadlineMs`. Never rejects. Its numbers are no older
+   * than the worker's last heartbeat. While the event loop is blocked, a probe gets no reply at all.
+   *
+   * @example
+   * const { isAlive, isReady } = await worker.health();
+   */
+  async health(): Promise<WorkerHealth> {
+    const { workerHealth } = await import("../presence/index.js");
+    return await workerHealth(this.#commands, this.#fetcher.leases.presence?.vitals());
+  }
+
   /** @internal Its queue was empty when the worker last looked. */
   get isEmpty(): boolean {
     return this.#prefetched.count === 0 && this.#fetcher.isWaiting;
@@ -278,7 +290,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #now(): WorkerNow {
     const { name, concurrency } = this.#settings;
     return {
-      ...{ id: this.#fetcher.workerId, name, concurrency },
+      ...{ id: this.#fetcher.workerId, name, concurrency, running: this.running },
+      ...{ isOpen: this.#isOpen && !this.#isShut, isWanting: this.#fetcher.isWanting },
       state: this.#life.isClosed ? "closing" : this.#isPaused ? "paused" : "running",
     };
   }
