@@ -10,6 +10,7 @@ const shared = {
   platform: "node",
   sourcemap: true,
   splitting: false,
+  define: { KIT_VERSION: JSON.stringify(JSON.parse(readFileSync("package.json", "utf8")).version ?? "") },
 };
 
 /** The folders with libraries that the scripts of this workspace may join. */

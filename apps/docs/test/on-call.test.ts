@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { createLock } from "@kit/lock";
 import { createQueue } from "@kit/queue";
-import { inspectQueue } from "@kit/queue/manage";
+import { inspectQueue, listWorkers } from "@kit/queue/manage";
 import { createSchedules } from "@kit/queue/schedules";
 import { createSemaphore } from "@kit/semaphore";
 import { eventually } from "@kit/testing";
@@ -45,6 +45,8 @@ const prepare = async (): Promise<void> => {
   await Promise.all([semaphore.acquire(), semaphore.acquire()]);
   await eventually(async () => expect((await inspectQueue(client, { queue: "mail" })).dead).toBe(1));
   await eventually(async () => expect((await lock.inspect("item:42")).waiters).toBe(1));
+  const longest = async () => (await listWorkers(client, { queue: "mail" })).workers[0]?.longest;
+  await eventually(async () => expect(await longest()).toBeTruthy(), { timeoutMs: 15_000 });
 };
 
 beforeAll(async () => {

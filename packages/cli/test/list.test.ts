@@ -214,7 +214,14 @@ describe("a user that may not do everything", () => {
     const paused = await run("queue", "pause", "mail");
     expect(paused).toMatchObject({ code: 2, stderr: expect.stringContaining("kit help permissions") as string });
     const { of, report } = await doctor(url, ["--skip", "permissions,throughput,connection-churn"], { program });
-    for (const id of ["keys-without-expiry", "queue-paused", "queue-schedules", "slow-log"])
+    for (const id of [
+      "keys-without-expiry",
+      "queue-paused",
+      "queue-schedules",
+      "queue-long-jobs",
+      "queue-handlers",
+      "slow-log",
+    ])
       expect([id, of(id).severity]).toEqual([id, "ok"]);
     const forbidden = report.checks.filter(({ findings }) =>
       findings.some(({ text }) => text.startsWith("not permitted")),

@@ -23,11 +23,12 @@ describe("An outage", () => {
     reporter.failed("taking", away);
     reporter.failed("waiting", away);
     reporter.report(away);
-    expect(codes).toEqual(["KIT_UNKNOWN_OUTCOME"]);
+    expect([codes, reporter.failure]).toEqual([["KIT_UNKNOWN_OUTCOME"], unknown]);
     reporter.worked("taking");
-    expect(codes).toHaveLength(1);
+    expect([codes.length, reporter.failure]).toEqual([1, unknown]);
     reporter.worked("waiting");
     reporter.worked("waiting");
+    expect(reporter.failure).toBeUndefined();
     expect(codes).toEqual(["KIT_UNKNOWN_OUTCOME", "KIT_RECOVERED"]);
     expect(errors[1]).toMatchObject({
       cause: unknown,

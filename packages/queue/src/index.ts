@@ -23,6 +23,7 @@ export type { Unique } from "./job/unique.js";
 export type { QueueErrorCode } from "./job/errors.js";
 export type { StoredError } from "./job/failure.js";
 export type {
+  AnyHandler,
   AnyJob,
   AnyJobs,
   BackoffFunction,
@@ -45,6 +46,7 @@ export type { CallOptions } from "./call/options.js";
 export type { DeadLetterBounds, DurableOption, History, QueueOptions } from "./store/options.js";
 export type { DeadLetterOptions } from "./dead/options.js";
 export type { WorkOptions } from "./work/options.js";
+export type { QueueHealth, WorkerHealth } from "./presence/index.js";
 export type { JobToAdd, Queue, QueueEvents } from "./queue.js";
 export type { WorkerEvents } from "./work/events.js";
 export type { WorkerOf as Worker } from "./work/worker.js";

@@ -3,7 +3,7 @@ import { type CloseOptions, type Deadline, type ObjectLife, resolve, TypedEmitte
 import { Calls } from "./call/calls.js";
 import { QueueCommands } from "./store/commands.js";
 import type { AnyJobs, CalledResult, Handlers, JobData, JobName, JobSchemas, JobTypes, Received } from "./job/types.js";
-import { type DeadLetter, readLetters } from "./dead/letters.js";
+import { type DeadLetter, moveLetters, readLetters } from "./dead/letters.js";
 import type { AddedOnce } from "./job/added.js";
 import {
   type AddDefaults,
@@ -17,11 +17,11 @@ import { type CallDefaults, callDefaults, type CallOptions, resolveCall } from "
 import { type DeadLetterOptions, idsOption, letterRules, type RedriveOptions, redriveRules } from "./dead/options.js";
 import { type QueueOptions, type QueueSettings, queueSettings } from "./store/options.js";
 import type { WorkOptions } from "./work/options.js";
+import type { QueueHealth } from "./presence/index.js";
 import { encodePayload, type Payload, readPayload } from "./job/payload.js";
 import { JobMaker } from "./add/maker.js";
 import { type Added, idOf, type NewJob, Producer } from "./add/producer.js";
 import { assertFits } from "./job/schemas.js";
-import { maxRedriven, redrive } from "./store/scripts/index.js";
 import type { Turn } from "./work/turn.js";
 import { Worker, type WorkerOf } from "./work/worker.js";
 
@@ -213,7 +213,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   /**
    * Starts a worker, which works until `close()`. It opens two connections: one for commands, one on which it waits.
    *
-   * If the worker has no handler for a job's name, it passes the job on, see JobRefusedError.
+   * The handler `*` runs the jobs whose names have no handler. If the worker has neither, it passes the job on, see JobRefusedError.
    *
    * @throws {TypeError | RangeError} a handler or an option is invalid.
    *
@@ -261,7 +261,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    */
   async redrive(ids?: readonly string[], options: RedriveOptions = {}): Promise<number> {
     const { spreadMs: spread } = resolve("options", options, redriveRules);
-    return await this.#eachLetter("redrive", ids === undefined ? undefined : idsOption(ids), spread);
+    const wanted = ids === undefined ? undefined : idsOption(ids);
+    return await this.#call("queue.redrive", {}, () => moveLetters(this.#commands, "redrive", wanted, spread));
   }
 
   /**
@@ -271,7 +272,17 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
    */
   async dropDeadLetters(ids: readonly string[]): Promise<number> {
-    return await this.#eachLetter("drop", idsOption(ids));
+    const wanted = idsOption(ids);
+    return await this.#call("queue.drop", {}, () => moveLetters(this.#commands, "drop", wanted));
+  }
+
+  /**
+   * Reports whether this object can add jobs, and whether its workers work. Reads once from the server for itself and for each worker.
+   * Resolves within `deadlineMs`. Never rejects.
+   */
+  async health(): Promise<QueueHealth> {
+    const { queueHealth } = await import("./presence/index.js");
+    return await queueHealth(this.#commands, this.#workers, this.#life.isClosed);
   }
 
   /**
@@ -305,21 +316,6 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   #fits(name: string, payload: Payload): Promise<void> | undefined {
     const schema = this.#settings.schemas.get(name);
     return schema && assertFits(schema, name, readPayload(payload));
-  }
-
-  #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined, spreadMs = 0): Promise<number> {
-    return this.#call(`queue.${verb}`, {}, async () => {
-      let total = 0;
-      // Without ids, those that were dead at the first call: with jobs that die again this might never end.
-      for (let start = 0, begun = ""; ; start += maxRedriven) {
-        const some = ids?.slice(start, start + maxRedriven).join("\n");
-        if (some === "") return total;
-        const reply = await this.#commands.run(redrive, { verb, ids: some ?? "", begun, spreadMs });
-        total += reply.moved;
-        ({ begun } = reply);
-        if (!ids && reply.moved < maxRedriven) return total;
-      }
-    });
   }
 
   async #close(deadline: Deadline, options: CloseOptions): Promise<void> {

@@ -7,7 +7,7 @@ import { createQueueEvents } from "../src/events/index.js";
 import { keepHistory } from "../src/history/index.js";
 import type { Job } from "../src/index.js";
 import { cancelledChannel, keyHead } from "../src/job/keys.js";
-import { setLimits } from "../src/manage/index.js";
+import { listWorkers, setLimits } from "../src/manage/index.js";
 import { readCheckpoint, saveCheckpoint } from "../src/progress/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
@@ -69,6 +69,7 @@ inModes({}, (mode) => {
       // A wait that is cut off has its step undone.
       const idle = fixture.work(queue, () => undefined);
       await fixture.untilIdle(1);
+      await eventually(async () => expect((await listWorkers(client, fixture.address)).workers).not.toEqual([]));
       await idle.close();
       await eventually(async () => expect(await usedCommands(server.nodes)).toContain("get"));
       await queue.dropDeadLetters(["none"]);

@@ -3,6 +3,7 @@ import type { RedisLike } from "@kit/core";
 import type { StandardSchema } from "@kit/core/config";
 import type { Cluster, Redis } from "ioredis";
 import {
+  type AnyJob,
   createQueue,
   type Job,
   type Queue,
@@ -11,6 +12,7 @@ import {
   UnrecoverableError,
   type Worker,
 } from "../src/index.js";
+import { listWorkers } from "../src/manage/index.js";
 import { createOrderedWorker } from "../src/ordered/index.js";
 import { batched } from "../src/batch/index.js";
 import { createSchedules } from "../src/schedules/index.js";
@@ -83,6 +85,25 @@ queue.work({
 });
 // @ts-expect-error a handler is missing
 queue.work({ email: () => undefined, resize: () => new Uint8Array() });
+queue.work({
+  email: (job) => {
+    const isSame: Check<Same<typeof job, Job<"email", { to: string }>>> = true;
+    return isSame;
+  },
+  "*": (job) => {
+    const isSame: Check<Same<typeof job, AnyJob<Jobs>>> = true;
+    return job.name === "resize" ? new Uint8Array(job.data.width) : isSame;
+  },
+});
+queue.work({ "*": async ({ name, data }) => Promise.resolve([name, data]) });
+// @ts-expect-error the result of another job
+queue.work({ resize: () => "text", "*": () => undefined });
+// @ts-expect-error no such job
+queue.work({ emial: () => undefined, "*": () => undefined });
+declare const numbers: Queue<{ one(): number; two(): string }>;
+numbers.work({ "*": ({ name }) => (name === "one" ? 1 : "two") });
+// @ts-expect-error the result of no job
+numbers.work({ "*": () => true });
 // @ts-expect-error the result of another job
 queue.work({ email: () => undefined, resize: () => "text", cleanUp: () => undefined });
 queue.work({
@@ -156,6 +177,7 @@ const datedWorker = dated.work({
 });
 datedWorker.on("completed", ({ job }) => (job.name === "remind" ? remind(job) : job.data.length));
 createOrderedWorker({}).serve(dated, { remind, thumb: ({ data }) => data.toString("hex") });
+createOrderedWorker({}).serve(dated, { remind, "*": ({ name }) => name });
 void drain(dated, { remind, thumb: ({ data }) => data.toString("hex") });
 
 declare const dateSchema: StandardSchema<{ at: string }, { at: Date }>;
@@ -177,9 +199,19 @@ createQueue<Jobs>(redis, "mail", { schemas: { resize: emailSchema } });
 // @ts-expect-error no such job
 createQueue<Jobs>(redis, "mail", { schemas: { emial: emailSchema } });
 
+export const probes: Promise<boolean>[] = [
+  worker.health().then(({ isAlive }) => isAlive),
+  queue.health().then(({ isReady, workers: [one] }) => isReady && one?.error?.code !== "KIT_LAYOUT"),
+];
+export const hosts: Promise<(string | null)[]> = listWorkers(redis, { queue: "mail" }).then(({ workers }) =>
+  workers.map(({ host, longest }) => longest?.startedAt ?? host),
+);
+queue.work({ "*": () => undefined }, { name: "mailer" });
+
 const untyped: Queue = createQueue(clients[0]!, "any");
 void untyped.add("whatever", { of: "any kind" });
 untyped.work({ whatever: ({ data }) => String(data) });
+untyped.work({ "*": ({ name, data }) => name + String(data) });
 
 const schedules = createSchedules<Jobs>(redis, "mail", { lookEveryMs: 1_000 });
 export const upserted: Promise<number | undefined>[] = [

@@ -158,6 +158,17 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(seen).toEqual(names.map((one, index) => [one, one, index]));
       });
 
+      it("gives the handler * the jobs of all names that have no handler", async () => {
+        const queue = make();
+        const seen: unknown[] = [];
+        const note = (handler: string) => (job: Job) => void seen.push([handler, job.name, job.data]);
+        queue.work({ "*": note("any"), email: note("email") });
+        const names = ["email", "resize", "tenant 7", "*", "toString", "email"];
+        for (const [index, one] of names.entries()) await queue.add(one, index);
+        await fixture().untilEmpty();
+        expect(seen).toEqual(names.map((one, index) => [one === "email" ? one : "any", one, index]));
+      });
+
       it("keeps data of every kind as JSON does, and bytes as they are", async () => {
         const [queue, runs] = [make(), new Runs()];
         const bytes = Uint8Array.from({ length: 256 }, (_, index) => index);
@@ -1466,7 +1477,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         { script: scan, args: ["jobs", "0"], seed: withStray },
         { script: repair, args: ["repair", strayId], seed: withStray },
         { script: begin, args: [member], seed },
-        { script: heartbeat, args: [60_000, member], seed },
+        { script: heartbeat, args: [60_000, member, ""], seed },
         { script: handBack, args: [`${member}\n${takeId}other`, id, "1", ""], seed },
         { script: handBack, args: [member, "", "0", ""], seed: withNames },
         { script: recover, args: [takeId], seed: withTake },

@@ -167,7 +167,7 @@ export const conformance: Conformance = {
           trace: ["kit:queue.drop", { queue: name }],
         },
       },
-      others: ["workInTurn"],
+      others: ["workInTurn", "health"],
     }),
     conforming<Schedules>({
       what: "schedules",

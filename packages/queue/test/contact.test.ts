@@ -210,7 +210,7 @@ describe("a step that finds ended leases", () => {
     }
     expect(await fixture.db.hget(meta, "crashed")).toBeNull();
     // Its holder is alive.
-    const beat = { leaseMs: 10 * second, members: member };
+    const beat = { leaseMs: 10 * second, members: member, record: "" };
     expect(await heartbeat.run(redis.client, fixture.keysOf(), beat)).toMatchObject({ lost: [] });
     expect(Number(await fixture.db.zscore(leases, member))).toBeGreaterThanOrEqual(now + 10 * second);
     await fixture.db.zadd(leases, now - second, member);

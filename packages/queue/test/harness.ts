@@ -57,7 +57,9 @@ export interface QueueFixture {
   readonly db: Redis;
   nodeOf(name?: string): Promise<RedisNode>;
   /** Another process with a worker; see `programs/worker.mjs` for what its jobs do. */
-  spawn(options?: WorkOptions & { readonly name?: string; readonly diesRecording?: boolean }): Promise<WorkerPeer>;
+  spawn(
+    options?: Omit<WorkOptions, "name"> & { readonly name?: string; readonly diesRecording?: boolean },
+  ): Promise<WorkerPeer>;
   /** Lines that jobs of other processes have logged. */
   logged(): Promise<string[]>;
   /** How many jobs stand in each place. */

@@ -3,6 +3,7 @@ import * as vitest from "vitest";
 import { expect, it } from "vitest";
 import * as adoption from "../src/adopt/scripts/index.js";
 import * as history from "../src/history/scripts/index.js";
+import * as workers from "../src/workers/scripts/index.js";
 import { keyHead, onceKeys, queueKeys, repliesKey, takenKey } from "../src/job/keys.js";
 import * as cleaning from "../src/manage/cleaning.js";
 import * as looks from "../src/manage/scripts.js";
@@ -72,6 +73,7 @@ const fill = async (id: string, round: number, place: Place): Promise<void> => {
   client.hset(meta, "layout", "1");
   client.set(taken(), `${takeId}\n${id}`).zadd(named, 0, `job ${takeId}${id}`);
   client.hset(keys().schedules, id, of(fields)).hset(keys().templates, id, of(blobs)).zadd(keys().upcoming, 5, id);
+  client.hset(keys().workers, takeId.slice(0, 7), of(records), id, of(blobs));
   client.hset(keys().records, id, of(records), "!bytes", "5").zadd(keys().kept, 5, id);
   for (const entry of [id, `!5!${id}`]) {
     if (place === "waiting") client.rpush(waiting, entry);
@@ -131,7 +133,13 @@ const calls: Record<string, (id: string) => readonly (() => Promise<unknown>)[]>
         stepWith({ others: [{ member: takeId + id, verdict, record: "1\t0\t{}", answer: "1 c i json\nx" }] }),
     ),
   ],
-  "queue.heartbeat": (id) => [() => all.heartbeat.run(redis.client, keys(), { leaseMs: 5, members: takeId + id })],
+  "queue.heartbeat": (id) => [
+    () => all.heartbeat.run(redis.client, keys(), { leaseMs: 5, members: takeId + id, record: "=" }),
+  ],
+  "queue.present": (id) => [
+    () => workers.present.run(redis.client, keys(), { worker: id, record: id, sweeps: "1" }),
+    () => workers.present.run(redis.client, keys(), { worker: id, record: "", sweeps: "" }),
+  ],
   "queue.begin": (id) => [() => all.begin.run(redis.client, keys(), { member: takeId + id })],
   "queue.handBack": (id) => [
     () => all.handBack.run(redis.client, keys(), { members: takeId + id, after: "", limited: "1", begun: id }),
@@ -263,7 +271,16 @@ it(
   "feeds ids, names and records to every script that no door lets in, and none fails",
   { timeout: 240_000 },
   async () => {
-    const scripts = Object.values({ ...all, ...adoption, ...looks, ...cleaning, ...schedules, ...notes, ...history });
+    const scripts = Object.values({
+      ...all,
+      ...adoption,
+      ...looks,
+      ...cleaning,
+      ...schedules,
+      ...notes,
+      ...history,
+      ...workers,
+    });
     const names = scripts.flatMap((one) => (typeof one === "object" && "source" in one ? [one.name] : []));
     expect(names.filter((one) => !others.test(one) && !(one in calls))).toEqual([]);
     const failures = new Map<string, string>();

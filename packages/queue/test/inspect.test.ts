@@ -102,7 +102,9 @@ describe("kit inspect queue", () => {
       ...{ queue: name, jobs: 6, waiting: 1, prioritised: 1, delayed: 1, active: 1, dead: 2, died: 2 },
       ...{ nextDue: expect.any(Number), firstLeaseEnd: expect.any(Number), oldestDead: expect.any(Number) },
     });
-    expect(facts!.map(([fact]) => fact)).toEqual(["queue", "ready", "delayed", "active", "dead", "totals"]);
+    // The worker may have shown its job already.
+    const shown = facts!.map(([fact]) => fact).filter((fact) => fact !== "longest");
+    expect(shown).toEqual(["queue", "ready", "delayed", "active", "dead", "totals", "workers"]);
   });
 
   it("reports a queue that was never used as unknown, and writes nothing", async () => {
@@ -587,5 +589,104 @@ describe("schedules", () => {
     const { table } = await reportOf("queue schedules", [name]);
     expect(table!.rows.find(([id]) => id === "hourly")![3]).toMatch(/Z, overdue by 10 min$/);
     expect(table!.rows.find(([id]) => id === "nightly")![3]).toMatch(/Z$/);
+  });
+});
+
+describe("workers and the jobs that they run", () => {
+  const address = (): { queue: string; prefix: string } => ({ queue: name, prefix: redis.prefix });
+  const check = async (id: string) =>
+    await descriptor
+      .checks!.find((one) => one.id === id)!
+      .look({ redis: client(), prefix: redis.prefix, signal: new AbortController().signal });
+  /** A worker that exists only as its record, and has run a job for this long. */
+  const stale = async (handles: readonly string[], ranMs: number, id = ids.active): Promise<void> => {
+    const { now } = await inspectQueue(client(), address());
+    const facts = {
+      host: "web-9",
+      pid: 4711,
+      name: "mailer",
+      concurrency: 3,
+      since: now - 2 * ranMs,
+      state: "running",
+    };
+    const { workers, leases } = fixture.keysOf();
+    const [member = ""] = (await redis.client.zrange(leases, "0", "-1")).filter((one) => one.endsWith(id));
+    const [until = "0"] = [await redis.client.zscore(leases, member)];
+    await redis.client.multi().zrem(leases, member).zadd(leases, until!, `webNine00001${id}`).exec();
+    const lines = [now, JSON.stringify(facts), JSON.stringify(handles), `00001${id}\t${String(now - ranMs)}`];
+    await redis.client.hset(workers, "webNine", lines.join("\n"));
+  };
+
+  it("are listed by kit queue workers, and by the reports of a queue and of an active job", async () => {
+    await stale(["email", "b", "c", "d", "e", "f"], 3 * 3_600_000);
+    const { facts, table } = await reportOf("queue workers", [name]);
+    expect(facts).toEqual([["workers", "2"]]);
+    expect(table!.columns).toEqual([
+      "worker",
+      "host",
+      "pid",
+      "name",
+      "state",
+      "handlers",
+      "handles",
+      "up",
+      "seen",
+      "longest job",
+      "for",
+    ]);
+    expect(table!.rows[0]).toEqual([
+      ...["webNine", "web-9", "4711", "mailer", "running", "1/3", "email, b, c, d, e, …", "6 h"],
+      ...[expect.stringMatching(/ s ago$/), ids.active, "3 h"],
+    ]);
+    const inspected = await look("queue", name);
+    expect(inspected.facts).toContainEqual(["workers", "2 on 2 hosts, 4 handlers: kit queue workers mail"]);
+    const longest = `${ids.active} has run for 3 h on web-9:4711 (mailer), worker webNine`;
+    expect(inspected.facts).toContainEqual(["longest", longest]);
+    expect(inspected.data).toMatchObject({ workers: [{ id: "webNine" }, { pid: process.pid }] });
+    const job = await look("job", name, ids.active);
+    expect(job.facts).toContainEqual(["runs on", "web-9:4711 (mailer), worker webNine"]);
+    expect(job.facts).toContainEqual(["started", expect.stringMatching(/^\d{4}-/)]);
+    const list = await reportOf("queue list", [name], { state: "active" });
+    expect(list.table!.columns.slice(-2)).toEqual(["started", "runs on"]);
+    expect(list.table!.rows[0]!.at(-1)).toBe("web-9:4711 (mailer), worker webNine");
+    expect(await isUnknown("queue workers", ["maill"])).toBe(true);
+  });
+
+  it("are warned of when a job without a time limit has run for more than an hour", async () => {
+    const ok = { severity: "ok", text: "no job has run for more than an hour" };
+    await stale(["job"], 3_500_000);
+    expect(await check("queue-long-jobs")).toEqual([ok]);
+    await stale(["job"], 7_200_000);
+    expect(await check("queue-long-jobs")).toEqual([
+      {
+        severity: "warning",
+        text: `queue mail: job ${ids.active} has run for 2 h, on web-9:4711 (mailer), worker webNine`,
+        fix: `kit queue cancel mail ${ids.active} --run`,
+      },
+    ]);
+    const blob = (await redis.client.hget(fixture.keysOf().jobs, ids.active))!;
+    await redis.client.hset(fixture.keysOf().jobs, ids.active, blob.replace(/\n/, " t99999999\n"));
+    expect(await check("queue-long-jobs")).toEqual([ok]);
+  });
+
+  it("are warned of when none of them handles the name of waiting jobs, or there is none", async () => {
+    const ok = { severity: "ok", text: "every waiting job has a worker with its handler" };
+    const fix = "Start a worker with a handler of this name, or the handler *";
+    const finding = async (): Promise<unknown> => (await check("queue-handlers"))[0]!;
+    await eventually(async () => expect(await finding()).toEqual(ok));
+    await queue.addAll(Array.from({ length: 120 }, () => ({ name: "export", data: 1 })));
+    expect(await finding()).toEqual({
+      severity: "warning",
+      text: "queue mail: no worker handles the name of 120 waiting jobs: export",
+      fix,
+    });
+    await queue.add("import", 1);
+    expect(await finding()).toMatchObject({
+      text: "queue mail: no worker handles the names of 121 waiting jobs: export and 1 more",
+    });
+    await stale(["*"], 5_000);
+    expect(await finding()).toEqual(ok);
+    await fixture.make({ name: "other" }).add("job", 1);
+    expect(await finding()).toMatchObject({ text: "queue other has 1 waiting job, and no worker" });
   });
 });

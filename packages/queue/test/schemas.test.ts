@@ -81,6 +81,19 @@ describe.each(kinds)("a schema that answers %s", (_when, validate) => {
 });
 
 describe("schemas", () => {
+  it("checks the data of their names for the handler *, and no other data", async () => {
+    const [queue, runs] = [make({ schemas: { job: schemaOf(mail), "*": schemaOf(mail) } }), new Runs()];
+    const unchecked = make();
+    await unchecked.add("other", "unchecked");
+    await unchecked.add("job", "wrong");
+    await unchecked.add("*", "wrong");
+    await queue.add("job", { to: "ann@example.org" });
+    queue.work({ "*": runs.handler });
+    await runs.until(2);
+    expect(runs.data).toEqual(["unchecked", { to: "ann@example.org", subject: "none" }]);
+    await eventually(async () => expect((await counts()).delayed).toBe(2));
+  });
+
   it("see data as it is stored: a Date as text, undefined and bytes as they are", async () => {
     const seen: unknown[] = [];
     const all = schemaOf((value) => {

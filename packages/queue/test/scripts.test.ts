@@ -12,6 +12,8 @@ import * as notes from "../src/notes/scripts/index.js";
 import * as notesReaders from "../src/notes/scripts/readers.js";
 import * as schedules from "../src/schedules/scripts/index.js";
 import * as all from "../src/store/scripts/index.js";
+import * as workers from "../src/workers/scripts/index.js";
+import * as workersReaders from "../src/workers/scripts/readers.js";
 import { keyHead, queueKeys, repliesKey, takenKey } from "../src/job/keys.js";
 import { permanentKeys } from "./harness.js";
 
@@ -22,12 +24,13 @@ const { limit } = looks;
 
 const noting = { ...notes, ...notesReaders };
 const keeping = { ...history, ...historyReaders };
+const showing = { ...workers, ...workersReaders };
 
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {
     expect(
       await contract(
-        { ...all, ...adoption, ...looks, ...cleaning, ...schedules, ...noting, ...keeping, popIfScript },
+        { ...all, ...adoption, ...looks, ...cleaning, ...schedules, ...noting, ...keeping, ...showing, popIfScript },
         redis.server,
       ),
     ).toEqual([]);
@@ -596,9 +599,8 @@ describe("step", () => {
     expect(await undo(1)).toBe(2);
     expect(await redis.client.lrange(keys().waiting, 0, -1)).toEqual(["own b", a, b, c]);
     expect(await undo(1)).toBe(0);
-    expect(await heartbeat.run(redis.client, keys(), { leaseMs: 60_000, members: takeId(1) + a })).toMatchObject({
-      lost: [takeId(1) + a],
-    });
+    const args = { leaseMs: 60_000, members: takeId(1) + a, record: "" };
+    expect(await heartbeat.run(redis.client, keys(), args)).toMatchObject({ lost: [takeId(1) + a] });
     expect(await begin.run(redis.client, keys(), { member: takeId(1) + a })).toBe(false);
   });
 

@@ -31,7 +31,7 @@ inModes({}, (mode) => {
     const freeze = async (
       heartbeat: WorkOptions["heartbeat"],
       leaseMs: number,
-      more: WorkOptions = {},
+      more: Omit<WorkOptions, "name"> = {},
     ): Promise<{ runs: Runs; events: unknown }> => {
       const [queue, runs] = [make(), new Runs()];
       const peer = await spawn({ leaseMs, heartbeat, ...more });

@@ -9,8 +9,8 @@ const part = (name) => ["cjs", "d.cts", "d.ts", "js"].map((end) => `dist/${name}
 /** The files of a package beyond its entries. @type {Record<string, readonly string[]>} */
 const more = {
   "@kit/core": [...part("kernel"), "dist/LICENSE-uuid.md"],
-  // Loaded only by workers with a heartbeat thread.
-  "@kit/queue": part("thread"),
+  // Loaded only by workers, and by those with a heartbeat thread.
+  "@kit/queue": [...part("presence"), ...part("thread")],
 };
 
 /** The version of a package that has never been published. It has no changelog. */

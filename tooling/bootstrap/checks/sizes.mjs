@@ -30,24 +30,25 @@ const exceptionsKiB = {
   // Reads public files with their faults: policies, counts, numeric addresses; streams without a name; lets go of abandoned versions.
   "@kit/geoip": 16.25,
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records; and contents that it cannot read.
-  "@kit/logship": 36.25,
+  "@kit/logship": 36.5,
   // Checks its server again after each lost connection; records each take, and looks for idle workers; says whether an add
   // added, also when it is repeated; lets a handler snooze its job; learns that a job was cancelled; adds one job of a key, or
   // the last, also in place of one that has expired; keeps to the limits of the queue and of names of jobs, and wakes when a rate lets the next job begin; records events for
   // listeners; carries a trace from the producer to the handler; pauses one worker; learns of cancellations by push; finds out whether a
   // thread can connect as the client does, which then renews leases; says whether the same add would add a second job;
-  // takes as many bytes as its connection carries; hands jobs back when none may begin; charges no crash for an outage.
-  "@kit/queue": 34.75,
+  // takes as many bytes as its connection carries; hands jobs back when none may begin; charges no crash for an outage; has a handler for any
+  // name, and heartbeats that show their worker.
+  "@kit/queue": 35.25,
   // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses; computes runs
   // at the changes of summer time; finds what BullMQ 5 wrote only into the next job of a job scheduler, and moves the two together.
   "@kit/queue/adopt": 30.25,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is
-  // unknown, and which instant a list shows; cleans and purges queues.
-  "@kit/queue/descriptor": 28,
-  // Counts, lists, shows, changes, repairs, limits, drains, cleans and purges.
-  "@kit/queue/manage": 17,
-  // Reads what `manage` reads, and carries some of it.
-  "@kit/queue/metrics": 15.5,
+  // unknown, and which instant a list shows; cleans and purges queues; lists workers, and finds jobs that hang or have no
+  // handler.
+  "@kit/queue/descriptor": 32,
+  // Reads, changes, repairs, limits, cleans and purges queues, and reads who runs their jobs; metrics read both.
+  "@kit/queue/manage": 18.75,
+  "@kit/queue/metrics": 17,
   // Opens its queue as a queue does, and carries what that needs.
   "@kit/queue/schedules": 24,
   // Keeps the bounds of frequent messages in a full list; knows ids of letters and digits.

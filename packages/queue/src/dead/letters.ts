@@ -2,7 +2,7 @@ import { parseRecord, type StoredError } from "../job/failure.js";
 import { expiresAt } from "../job/expiry.js";
 import { decodePayload, parseBlob } from "../job/payload.js";
 import type { QueueCommands } from "../store/commands.js";
-import { letters, type StoredLetter } from "../store/scripts/index.js";
+import { letters, maxRedriven, redrive, type StoredLetter } from "../store/scripts/index.js";
 
 /** The stored facts of a job, apart from its data. */
 export interface StoredFacts {
@@ -104,3 +104,22 @@ export const readLetters = async (
 };
 
 const compare = (a: string, b: string): number => Buffer.compare(Buffer.from(a), Buffer.from(b));
+
+/** Moves or drops the letters with these ids, or without ids all current ones. Resolves with their number. */
+export const moveLetters = async (
+  commands: QueueCommands,
+  verb: "redrive" | "drop",
+  ids: readonly string[] | undefined,
+  spreadMs: number = 0,
+): Promise<number> => {
+  let total = 0;
+  // Without ids, those that were dead at the first call: with jobs that die again this might never end.
+  for (let start = 0, begun = ""; ; start += maxRedriven) {
+    const some = ids?.slice(start, start + maxRedriven).join("\n");
+    if (some === "") return total;
+    const reply = await commands.run(redrive, { verb, ids: some ?? "", begun, spreadMs });
+    total += reply.moved;
+    ({ begun } = reply);
+    if (!ids && reply.moved < maxRedriven) return total;
+  }
+};

@@ -2,6 +2,7 @@ import type { CliArgument, CliCommand, CliOption, CommandCall, Facts } from "@ki
 import { createQueue } from "../index.js";
 import type { StoredError } from "../job/failure.js";
 import { atNames, isQueue, jobFacts, readyOf, unknownQueue } from "./inspect.js";
+import { placeOf } from "./places.js";
 import {
   cancelJob,
   drainQueue,
@@ -29,14 +30,15 @@ const tableOf = (
   jobs: readonly JobFacts[],
   state: ListedState = "dead",
 ): { columns: readonly string[]; rows: readonly (readonly string[])[] } => ({
-  columns: ["id", "name", "attempts", "crashes", instants[state], "error"],
-  rows: jobs.map(({ id, name, attempts, crashes, at, addedAt, error }) => [
-    id,
-    name,
-    String(attempts),
-    String(crashes),
+  columns: [
+    ...["id", "name", "attempts", "crashes", instants[state], "error"],
+    ...(state === "active" ? ["started", "runs on"] : []),
+  ],
+  rows: jobs.map(({ id, name, attempts, crashes, at, addedAt, error, worker, startedAt }) => [
+    ...[id, name, String(attempts), String(crashes)],
     (instants[state] === "added" ? addedAt : at) ?? "",
     error?.message.split("\n", 1)[0] ?? "",
+    ...(worker === null ? [] : [startedAt ?? "", placeOf(worker)]),
   ]),
 });
 

@@ -6,6 +6,7 @@ import { commands } from "./commands.js";
 import { jobInspector, queueInspector } from "./inspect.js";
 import { pausedCheck } from "./paused.js";
 import { schedulesCheck, schedulesCommand } from "./schedules.js";
+import { handlersCheck, longJobsCheck, workersCommand } from "./workers.js";
 
 /** The contribution of this package to the command line. */
 export const descriptor: PackageDescriptor = {
@@ -32,6 +33,7 @@ export const descriptor: PackageDescriptor = {
       ["LTRIM", key, 0, -1],
       ["PEXPIRE", key, 1],
       ["PEXPIREAT", key, 1],
+      ["PTTL", key],
       ["STRLEN", key],
       ["XADD", key, "NOMKSTREAM", "*", "e", ""],
       ["XLEN", key],
@@ -60,6 +62,6 @@ export const descriptor: PackageDescriptor = {
   },
   endlessKeys: [{ key: new RegExp(`^\\{.*\\}:(?:${endlessParts.join("|")})$`, "s") }],
   inspectors: [queueInspector, jobInspector],
-  commands: [...commands, cleanCommand, purgeCommand, schedulesCommand, adoptCommand],
-  checks: [pausedCheck, schedulesCheck],
+  commands: [...commands, workersCommand, cleanCommand, purgeCommand, schedulesCommand, adoptCommand],
+  checks: [pausedCheck, schedulesCheck, longJobsCheck, handlersCheck],
 };

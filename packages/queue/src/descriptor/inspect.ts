@@ -1,7 +1,8 @@
 import { counted, type Facts, type InspectCall, type Inspector, type Report, secondsText } from "@kit/core/toolkit";
 import { queueKeys } from "../job/keys.js";
 import { overviewFacts, scheduleOverview } from "./overview.js";
-import { inspectJob, inspectQueue, type JobReport, type Overview } from "../manage/index.js";
+import { inspectJob, inspectQueue, type JobReport, listWorkers, type Overview } from "../manage/index.js";
+import { placeOf, workerFacts } from "./places.js";
 
 const countOf = (count: number, at: number | null, text: (ms: number) => string): string =>
   at === null ? String(count) : `${String(count)}, ${text(at)}`;
@@ -93,7 +94,7 @@ export const atNames = {
 /** The facts of a job. */
 export const jobFacts = (report: JobReport): Facts => {
   const { queue, id, state, name, addedAt, priority, maxAttempts, attempts, crashes, snoozes, error } = report;
-  const { outcome, takenAt } = report;
+  const { outcome, takenAt, worker, startedAt, timeoutMs } = report;
   const { at, bytes, expiresAt, uniqueKey, progress, progressAt, logLines } = report;
   const head: Facts = [
     ["queue", queue],
@@ -111,6 +112,10 @@ export const jobFacts = (report: JobReport): Facts => {
     ...(outcome === "expired" ? [["outcome", "expired: no worker took it in time"] as const] : []),
     ...(takenAt === null ? [] : [["taken", takenAt] as const]),
     ...(at === null ? [] : [[atNames[state], at] as const]),
+    ...(worker === null
+      ? []
+      : [["runs on", placeOf(worker)] as const, ["started", startedAt ?? "less than a heartbeat ago"] as const]),
+    ...(timeoutMs === null ? [] : [["time limit", secondsText(timeoutMs)] as const]),
     ...(uniqueKey === null ? [] : [["unique key", uniqueKey] as const]),
     ...(at === null && state === "delayed" ? [["due", "after the active job with the same key"] as const] : []),
     ["added", addedAt ?? "unreadable"],
@@ -126,13 +131,14 @@ export const jobFacts = (report: JobReport): Facts => {
 
 export const queueInspector: Inspector = {
   thing: "queue",
-  about: "a queue: job counts by state, limits and schedules",
+  about: "a queue: job counts by state, limits, workers and schedules",
   look: async (call, name: string) => {
     if (!(await isQueue(call, name))) return unknownQueue(name);
     const data = await inspectQueue(call.redis, { queue: name, prefix: call.prefix });
     const planned = await scheduleOverview(call.redis, queueKeys(call.prefix, name).upcoming);
-    const facts = [...queueFacts(name, data), ...overviewFacts(planned, data.now)];
-    return { data: { queue: name, ...data, ...planned }, facts, summary: summaryOf(data) };
+    const { workers, now } = await listWorkers(call.redis, { queue: name, prefix: call.prefix });
+    const facts = [...queueFacts(name, data), ...workerFacts(name, workers, now), ...overviewFacts(planned, data.now)];
+    return { data: { queue: name, ...data, ...planned, workers }, facts, summary: summaryOf(data) };
   },
   listed: { things: "queues", keys: ["{NAME}:meta"], columns: ["ready", "delayed", "active", "dead", "limits"] },
   keys: (prefix, name: string) => Object.values(queueKeys(prefix, name)),

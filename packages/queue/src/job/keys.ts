@@ -1,5 +1,5 @@
 import { keyspace } from "@kit/core";
-import { slotOf, workerWidth } from "./take-id.js";
+import { slotOf, slots, workerWidth } from "./take-id.js";
 
 /** The start of every key of a queue. */
 export const keyHead = (prefix: string, name: string): string => keyspace("queue", prefix).base(name);
@@ -10,6 +10,10 @@ export const repliesKey = (head: string, caller: string): string => `${head}repl
 /** The record of the last take in one slot of a worker. A take id names both. */
 export const takenKey = (head: string, takeId: string): string =>
   `${head}taken:${takeId.slice(0, workerWidth)}${String(slotOf(takeId))}`;
+
+/** The records of the last takes of a worker, by slot. */
+export const takenKeys = (head: string, worker: string): readonly string[] =>
+  Array.from({ length: slots }, (_, slot) => `${head}taken:${worker}${String(slot)}`);
 
 /** The answers to a producer's last call that had an `addOnce` or a key. */
 export const answeredKey = (head: string, producer: string): string => `${head}answered:${producer}`;
@@ -53,7 +57,7 @@ export const endlessParts = [
   "adopted",
 ] as const;
 
-const parts = [...endlessParts, "revoked", "producers", "kept", "records", "events", "changed"] as const;
+const parts = [...endlessParts, "revoked", "producers", "kept", "records", "events", "changed", "workers"] as const;
 
 /**
  * Every key that this package writes. All keys of a queue share the hash tag `{name}`, and so one slot.
@@ -72,6 +76,7 @@ const parts = [...endlessParts, "revoked", "producers", "kept", "records", "even
  * | `kit:queue:{name}:dead`        | zset   | id → server ms at which it died; the job stays in `jobs`                                        | bounded by `deadLetters`     |
  * | `kit:queue:{name}:wake`        | zset   | markers that wake workers: `job` (work is ready), `timer` and `backup` (an instant to wait for) | until a worker pops them     |
  * | `kit:queue:{name}:revoked`     | zset   | leases that ended without their holder → server ms of the end; plus 0.5: the job was cancelled  | 10 minutes after each        |
+ * | `kit:queue:{name}:workers`     | hash   | id of a worker → server ms, facts as JSON, names of its handlers, its running jobs              | until its worker closes, or 15 min |
  * | `kit:queue:{name}:taken:…`     | string | the last take in one slot of a worker: its take id, and the entries it took                     | 10 minutes                   |
  * | `kit:queue:{name}:producers`   | zset   | producer → sequence number of its last add; a repeated add → the number of the first            | a day after the last new one |
  * | `kit:queue:{name}:answered:…`  | string | sequence number and answers of a producer's last add with an `addOnce` or a key                 | 10 minutes                   |

@@ -83,8 +83,15 @@ export type Handler<Jobs, Name extends JobName<Jobs>> = (
   job: Job<Name, JobData<Jobs, Name>>,
 ) => Returned<JobResult<Jobs, Name>>;
 
-/** A handler for every name. */
-export type Handlers<Jobs> = { readonly [Name in JobName<Jobs>]: Handler<Jobs, Name> };
+/** Runs all jobs whose names have no handler. `job.name` narrows `job.data`. */
+export type AnyHandler<Jobs> = (
+  job: AnyJob<Jobs>,
+) => { readonly [Name in JobName<Jobs>]: Returned<JobResult<Jobs, Name>> }[JobName<Jobs>];
+
+type NamedHandlers<Jobs> = { readonly [Name in JobName<Jobs>]: Handler<Jobs, Name> };
+
+/** A handler for every name. The handler `*` runs all jobs whose names have no handler. */
+export type Handlers<Jobs> = NamedHandlers<Jobs> | (Partial<NamedHandlers<Jobs>> & { readonly "*": AnyHandler<Jobs> });
 
 /**
  * Returns how long a job waits before its next attempt, in milliseconds. -1 makes the job a dead letter. Fractions are rounded up, and a

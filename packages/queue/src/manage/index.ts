@@ -15,6 +15,7 @@ export { type JobPage, type ListedState, listJobs } from "./list.js";
 export { type LogLine, type LogPage, readLog } from "./log.js";
 export { type PurgedQueue, purgeQueue } from "./purge.js";
 export { inspectJob, type JobFacts, type JobReport } from "./report.js";
+export { listWorkers, type QueueWorker, type RunningWorker, type WorkerPage } from "./workers.js";
 export { pauseQueue, type QueueRate, resumeQueue, setLimits } from "./limits.js";
 export type { Overview, QueueAddress };
 

@@ -7,6 +7,7 @@ import { listKept } from "../history/scripts/readers.js";
 import type { QueueAddress, QueueKeys } from "../job/keys.js";
 import { factsOfEnded, type JobFacts, jobFacts } from "./report.js";
 import { list } from "./scripts.js";
+import { runsOf } from "./workers.js";
 
 /**
  * States that you can list. Ready jobs are `waiting` (priority 0), `prioritised` (other priorities) or `suspended` (their name is stopped).
@@ -40,7 +41,8 @@ export interface JobPage {
 
 /**
  * Reads a page of the jobs of one state, from either end of their order, without their data. A page has up to 100 jobs. `completed` lists
- * the jobs that have a record, in the order in which they ended. Their `bytes` is the size of the result.
+ * the jobs that have a record, in the order in which they ended. Their `bytes` is the size of the result. For `active` jobs another call
+ * reads who runs them, and since when.
  *
  * With `name` it reads only jobs of this name. One call looks at up to 1,000 jobs or 4 MiB, which takes the server a few milliseconds. A
  * page can therefore have fewer jobs than `count`, or none. Check `next` to see whether more can follow. A page counts from its end of the
@@ -88,10 +90,13 @@ export const listJobs = async (
   }
   const [key, kind] = listedIn[state];
   const { next, page: found } = await list.run(redis, { ...keys, listed: keys[key] }, { kind, ...page });
+  const members = state === "active" ? found.map(({ member }) => member) : [];
+  const runs = await runsOf(redis, keys, members);
   // Their scores are not instants.
   const isDated = state !== "prioritised" && state !== "suspended";
-  const jobs = found.map(({ id, at, header, bytes, record }) =>
-    jobFacts(id, isDated ? at : null, Buffer.from(`${header}\n`, "latin1"), bytes, record),
-  );
+  const jobs = found.map(({ id, at, header, bytes, record }, index) => ({
+    ...jobFacts(id, isDated ? at : null, Buffer.from(`${header}\n`, "latin1"), bytes, record),
+    ...runs[index],
+  }));
   return { jobs, next };
 };

@@ -5,10 +5,13 @@ import type { StoredError } from "../job/failure.js";
 import { parseRecord, type ParsedRecord } from "../history/record.js";
 import { readRecord } from "../history/scripts/readers.js";
 import { notesKey, type QueueAddress } from "../job/keys.js";
+import { parseBlob } from "../job/payload.js";
 import { readNotes, type StoredNotes } from "../notes/scripts/readers.js";
 import { dataOf, expiryOf, factsOf, type StoredFacts } from "../dead/letters.js";
+import { dated } from "./dates.js";
 import type { JobState } from "./scripts.js";
 import { located } from "./search.js";
+import { type RunningWorker, runsOf } from "./workers.js";
 
 const reportRules = { withData: boolean(false) };
 /** A job without its data. Times are ISO text. */
@@ -26,6 +29,10 @@ export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt" | "uniqu
    */
   readonly at: string | null;
   readonly bytes: number;
+  /** The worker that has the job, if it is active. Its facts are null if the server has no record of the worker. */
+  readonly worker: RunningWorker | null;
+  /** When its handler started, for an active job. Null until the worker's first heartbeat after that: 0.3 of its `leaseMs`. */
+  readonly startedAt: string | null;
 }
 
 /** One job, as `kit inspect job QUEUE ID --json` prints it. */
@@ -37,6 +44,8 @@ export interface JobReport extends JobFacts {
   readonly outcome: "completed" | "expired" | null;
   /** For a job that has ended: when its worker took it. */
   readonly takenAt: string | null;
+  /** How long its handler can run, in milliseconds. Null if there is no limit, or the job has ended. */
+  readonly timeoutMs: number | null;
   /** The progress that its handler last reported, and when; see `@kit/queue/progress`. Null if there is none. */
   readonly progress: unknown;
   readonly progressAt: string | null;
@@ -50,9 +59,6 @@ export interface JobReport extends JobFacts {
   readonly result?: unknown;
 }
 
-export const dated = (ms: number | null): string | null =>
-  ms === null || !(Math.abs(ms) <= 8.64e15) ? null : new Date(ms).toISOString();
-
 export const jobFacts = (id: string, at: number | null, blob: Buffer, bytes: number, record: string): JobFacts => {
   const { error = null, uniqueKey = null, addedAt, ...facts } = factsOf(blob, record);
   return {
@@ -64,6 +70,8 @@ export const jobFacts = (id: string, at: number | null, blob: Buffer, bytes: num
     expiresAt: dated(expiryOf(blob)),
     at: dated(at),
     bytes,
+    worker: null,
+    startedAt: null,
   };
 };
 
@@ -90,7 +98,8 @@ export const inspectJob = async (
   jobId(id);
   const { withData } = resolve("options", options, reportRules);
   return await withContext(redis, async (context) => {
-    const { state, at, blob, record } = await located(context, keys, id);
+    const { state, at, blob, record, member } = await located(context, keys, id);
+    const [run] = await runsOf(context, keys, member === undefined ? [] : [member]);
     const notes = { notes: notesKey(head, id) };
     const noted = await readNotes.run(context, notes, { of: stampOf(blob), after: 0, count: 0 });
     const bytes = state === "none" ? 0 : blob.length - blob.indexOf(10) - 1;
@@ -98,11 +107,29 @@ export const inspectJob = async (
     const kept = state === "none" ? await readRecord.run(context, keys, { id }) : undefined;
     if (kept) return { queue, ...endedJob(id, kept.at, kept.record, withData), ...progressOf(noted) };
     return {
-      ...{ queue, state, outcome: null, takenAt: null, ...jobFacts(id, at, blob, bytes, record), ...progressOf(noted) },
+      ...{
+        queue,
+        state,
+        outcome: null,
+        takenAt: null,
+        timeoutMs: limitOf(blob),
+        ...jobFacts(id, at, blob, bytes, record),
+        ...run,
+      },
+      ...progressOf(noted),
       ...(withData && { data: shown(dataOf(blob)) }),
       ...(withData && checkpoint !== "" && { checkpoint: JSON.parse(checkpoint) as unknown }),
     };
   });
+};
+
+/** The time limit of a stored job. */
+const limitOf = (blob: Buffer): number | null => {
+  try {
+    return parseBlob(blob).header.timeoutMs ?? null;
+  } catch {
+    return null;
+  }
 };
 
 /** A job that has ended. */
@@ -111,11 +138,16 @@ const endedJob = (
   at: number,
   record: Buffer,
   withData: boolean,
-): Pick<JobReport, "state" | "outcome" | "takenAt" | "result" | keyof JobFacts> => {
+): Pick<JobReport, "state" | "outcome" | "takenAt" | "timeoutMs" | "result" | keyof JobFacts> => {
   const parsed = parseRecord(record);
   return {
     state: "completed",
-    ...{ outcome: parsed.outcome, takenAt: dated(parsed.takenAt), ...factsOfEnded(id, at, parsed, parsed.bytes) },
+    ...{
+      outcome: parsed.outcome,
+      takenAt: dated(parsed.takenAt),
+      timeoutMs: null,
+      ...factsOfEnded(id, at, parsed, parsed.bytes),
+    },
     ...(withData && parsed.hasResult && { result: shown(parsed.result) }),
   };
 };

@@ -159,7 +159,7 @@ export const find = defineScript({
 export interface Scanned {
   /** The cursor of the next page. 0 if this is the last page. */
   readonly cursor: string;
-  /** The entries, each with the end of its lease. */
+  /** The entries, or members of `leases`, each with the end of its lease. */
   readonly entries: readonly (readonly [entry: string, at: Instant])[];
 }
 
@@ -201,6 +201,8 @@ interface Listed {
   readonly header: string;
   readonly bytes: number;
   readonly record: string;
+  /** Its member of `leases`. Empty in other states. */
+  readonly member: string;
 }
 
 /** A page, and how many jobs to skip for the next one. Undefined if this is the last page. */
@@ -219,9 +221,9 @@ export const list = defineScript({
     const [next = "-1", ...all] = (raw as unknown[]).map(String);
     return {
       next: next === "-1" ? undefined : Number(next),
-      page: Array.from({ length: all.length / 5 }, (_, index) => {
-        const [id = "", at = "", header = "", bytes = "", record = ""] = all.slice(5 * index, 5 * index + 5);
-        return { id, at: instant(at), header, bytes: Number(bytes), record };
+      page: Array.from({ length: all.length / 6 }, (_, index) => {
+        const [id = "", at = "", header = "", bytes = "", record = "", member = ""] = all.slice(6 * index);
+        return { id, at: instant(at), header, bytes: Number(bytes), record, member };
       }),
     };
   },

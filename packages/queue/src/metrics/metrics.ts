@@ -15,8 +15,10 @@ import {
   type JobFacts,
   type JobPage,
   listJobs,
+  listWorkers,
   type Overview,
   type QueueAddress,
+  type WorkerPage,
 } from "../manage/index.js";
 import type { WorkerEvents } from "../work/events.js";
 import type { Worker } from "../work/worker.js";
@@ -76,7 +78,7 @@ export class QueueMetrics implements MetricSource {
   }
 
   /**
-   * Reads the numbers of the queue, in two short calls and the calls for `countNames`.
+   * Reads the numbers of the queue, in four short calls, one more for every 50 workers, and the calls for `countNames`.
    *
    * @throws {KitUnavailableError} no server answered in time.
    */
@@ -84,8 +86,10 @@ export class QueueMetrics implements MetricSource {
     const { queue } = this.#address;
     const seen = await inspectQueue(this.#redis, this.#address);
     const ready = await this.#ready();
+    const present = await listWorkers(this.#redis, this.#address);
     return [
       ...samplesOf(queue, seen),
+      ...workerSamples(queue, present),
       ...readySamples(queue, ready, seen.now, this.#countNames),
       ...this.#runs.samples(queue),
     ];
@@ -142,6 +146,26 @@ const samplesOf = (queue: string, seen: Overview): MetricSample[] => {
     counter("died", "Jobs that became dead letters", died),
     counter("crashed", "Leases that ended without their worker", crashed),
     counter("dead_dropped", "Dead letters beyond the bounds, which were deleted", deadDropped),
+  ];
+};
+
+const workerSamples = (queue: string, { workers, now }: WorkerPage): MetricSample[] => {
+  const begun = workers.flatMap(({ longest }) => (longest === null ? [] : [Date.parse(longest.startedAt)]));
+  const gauge = (name: string, help: string, value: number): MetricSample => ({
+    ...{ name: `kit_queue_${name}`, type: "gauge", help, value, labels: { queue } },
+  });
+  return [
+    gauge("workers", "Workers that are alive, at most 1,000", workers.length),
+    gauge(
+      "handlers",
+      "How many jobs these workers can run at a time",
+      workers.reduce((sum, { concurrency }) => sum + (concurrency ?? 0), 0),
+    ),
+    gauge(
+      "longest_run_seconds",
+      "How long the oldest running job has run, 0 if none has run for longer than a heartbeat",
+      begun.length === 0 ? 0 : Math.max(0, now - Math.min(...begun)) / 1_000,
+    ),
   ];
 };
 

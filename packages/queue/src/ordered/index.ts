@@ -98,7 +98,7 @@ export class OrderedWorker implements AsyncDisposable {
    */
   serve<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Jobs>>(
     queue: Queue<Jobs, Handled>,
-    handlers: Handlers<NoInfer<Handled>>,
+    handlers: NoInfer<Handlers<Handled>>,
     options: Omit<WorkOptions, "concurrency" | "strict"> = {},
   ): Worker {
     if (this.#isClosed) throw new KitClosedError("The ordered worker");

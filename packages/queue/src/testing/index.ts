@@ -145,7 +145,7 @@ const drainRules = {
  */
 export const drain = async <Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Jobs>>(
   queue: Queue<Jobs, Handled>,
-  handlers: Handlers<NoInfer<Handled>>,
+  handlers: NoInfer<Handlers<Handled>>,
   options: { readonly timeoutMs?: number | undefined; readonly clock?: ManualClock | undefined } = {},
 ): Promise<Drained> => {
   const { timeoutMs, clock } = settingsOf("options", options, drainRules);

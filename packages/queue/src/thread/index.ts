@@ -51,7 +51,7 @@ export const mirrorTo = (leases: MirroredLeases, worker: MirroredWorker): void =
   };
   const registration = {
     target: targetOf(redis, thread),
-    keys: [keys.leases, keys.wake, keys.meta, keys.revoked],
+    keys: [keys.leases, keys.wake, keys.meta, keys.revoked, keys.workers],
     leaseMs,
     maxBlockedMs,
   };

@@ -93,7 +93,7 @@ export const renewals = (load: (id: string) => unknown): void => {
   };
 
   const run = async ({ client: { client }, keys, leaseMs }: Served, members: string): Promise<string> => {
-    const operands = [keys.length, ...keys, leaseMs, members];
+    const operands = [keys.length, ...keys, leaseMs, members, "="];
     const reply = await client.call("EVALSHA", sha, ...operands).catch((error: unknown) => {
       if (!String(error).includes("NOSCRIPT")) throw error;
       return client.call("EVAL", source, ...operands);

@@ -107,6 +107,16 @@ export class Fetcher {
     );
   }
 
+  /** The start of its take ids. */
+  get workerId(): string {
+    return this.#takes.worker;
+  }
+
+  /** The fetcher takes jobs, and the worker wants some. */
+  get isWanting(): boolean {
+    return this.#isTaking && this.#host.demand(0, 0).sure > 0;
+  }
+
   /** Ended jobs that the server has not confirmed yet. */
   get unconfirmed(): number {
     return this.#ended.unconfirmed;

@@ -3,6 +3,7 @@ import type { QueueCommands } from "../store/commands.js";
 import type { LeaseMirror, MirroredLeases } from "../thread/mirror.js";
 import type { TakenJob } from "./taken.js";
 import { heartbeat, maxEnded } from "../store/scripts/index.js";
+import type { Presence } from "../presence/index.js";
 
 /** The share of a lease between two heartbeats. */
 const heartbeatShare = 0.3;
@@ -21,8 +22,6 @@ interface LeaseEvents {
  * by our own clock, because a silent server reports no loss.
  */
 export class JobLeases implements MirroredLeases {
-  readonly group = "";
-  readonly renewSlackMs = 0;
   renewAt: number = Infinity;
   deadlineAt: number = Infinity;
   heapIndex = -1;
@@ -36,12 +35,22 @@ export class JobLeases implements MirroredLeases {
   #isCutOff = false;
   #isClosed = false;
   #mirror: LeaseMirror | undefined;
+  /** Once the worker shows itself. */
+  presence: Presence | undefined;
 
   constructor(commands: QueueCommands, leaseMs: number, events: LeaseEvents) {
     this.#commands = commands;
     this.#expiry = expiryOf(commands.context);
     this.#leaseMs = leaseMs;
     this.#events = events;
+  }
+
+  get group(): string {
+    return "";
+  }
+
+  get renewSlackMs(): number {
+    return 0;
   }
 
   get jobs(): readonly TakenJob[] {
@@ -139,7 +148,7 @@ export class JobLeases implements MirroredLeases {
     const due = this.#held.filter((job) => job.leaseUntil <= threshold);
     let isFailed = false;
     for (let start = 0; start < due.length && !isFailed; start += maxEnded)
-      isFailed = !(await this.#renew(due.slice(start, start + maxEnded)));
+      isFailed = !(await this.#renew(due.slice(start, start + maxEnded), start === 0 ? this.presence : undefined));
     // All leases were lost: the next job makes a new schedule.
     if (this.#isClosed || this.#held.length === 0) {
       this.#commands.outage.ended("renewing");
@@ -151,13 +160,14 @@ export class JobLeases implements MirroredLeases {
     this.#schedule(now + (isFailed ? this.#leaseMs / 20 : this.#heartbeatMs), earliest);
   }
 
-  async #renew(jobs: readonly TakenJob[]): Promise<boolean> {
+  async #renew(jobs: readonly TakenJob[], presence?: Presence): Promise<boolean> {
     const sentAt = performance.now();
     try {
-      const args = { leaseMs: this.#leaseMs, members: membersOf(jobs) };
+      const args = { leaseMs: this.#leaseMs, members: membersOf(jobs), record: presence?.record() ?? "" };
       const { now, lost, cancelled } = await this.#commands.run(heartbeat, args, this.#heartbeatMs);
       this.#commands.outage.worked("renewing");
       this.#isCutOff = false;
+      presence?.shown();
       this.#commands.clock.observe(sentAt, now);
       const until = this.endOf(now, sentAt);
       const gone = new Set(lost);

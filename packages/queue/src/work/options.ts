@@ -1,4 +1,4 @@
-import { boolean, choice, custom, integer, resolve, type Resolved, type RulesOf } from "@kit/core/toolkit";
+import { boolean, choice, custom, integer, resolve, type Resolved, type RulesOf, text } from "@kit/core/toolkit";
 import { type Backoff, milliseconds, type ResolvedBackoff } from "../job/backoff.js";
 import { jobRules } from "../job/options.js";
 import type { BackoffFunction } from "../job/types.js";
@@ -7,6 +7,12 @@ const dayMs = 86_400_000;
 
 /** Options of a worker. */
 export interface WorkOptions {
+  /**
+   * The name of the worker in lists of workers. Several workers can have the same name.
+   *
+   * @default none
+   */
+  readonly name?: string | undefined;
   /**
    * How many handlers run at a time.
    *
@@ -93,6 +99,7 @@ export interface WorkOptions {
 }
 
 export const workRules = {
+  name: text(128, ""),
   concurrency: integer(1, 10_000, 1),
   leaseMs: milliseconds(200, dayMs, 10_000),
   heartbeat: choice(["auto", "thread", "loop"], "loop"),

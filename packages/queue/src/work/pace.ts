@@ -4,6 +4,9 @@ const maxAhead = 500;
 /** Jobs that wait longer than this for a free handler go back, because another worker may have one. */
 export const prefetchedMs: number = 2 * aheadMs;
 
+/** Names can come from user input: beyond this number the oldest name is forgotten. */
+const mostNames = 1_000;
+
 interface Named {
   readonly name: string;
 }
@@ -17,6 +20,8 @@ export class Pace {
   /** A handler ran for this long. `share`: its weight in the average. */
   note(name: string, tookMs: number, share: number = 1 / 16): void {
     const before = this.#averagesMs.get(name) ?? tookMs;
+    if (this.#averagesMs.size >= mostNames && !this.#averagesMs.has(name))
+      this.#averagesMs.delete(this.#averagesMs.keys().next().value ?? "");
     this.#averagesMs.set(name, before + (tookMs - before) * share);
   }
 

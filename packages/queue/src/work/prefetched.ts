@@ -1,5 +1,5 @@
 import type { WorkSettings } from "./options.js";
-import type { Fetcher } from "./fetcher.js";
+import { type Demand, type Fetcher, nothing } from "./fetcher.js";
 import { type Pace, prefetchedMs } from "./pace.js";
 import type { Runner } from "./runner.js";
 import type { TakenJob } from "./taken.js";
@@ -33,6 +33,24 @@ export class Prefetched {
   /** A handler wants that no job starts for a while, and the server has not recorded this yet. */
   get isHolding(): boolean {
     return this.#holding.size > 0;
+  }
+
+  /**
+   * How many jobs to take. Calls in progress can bring `pending` more. This call ends `ending` jobs. `most`: how many jobs may be here at a
+   * time, because one of them is a suspect.
+   */
+  demand(pending: number, ending: number, most: number): Demand {
+    if (this.isHolding) return nothing;
+    const { concurrency, strict, ackEach } = this.#settings;
+    const unconfirmed = ackEach ? this.#fetcher.unconfirmed - ending : 0;
+    const atHand = this.count + pending;
+    const idle = concurrency - this.#runner.running - unconfirmed;
+    const free = Math.min(idle, this.#turn?.free() ?? idle) - atHand;
+    if (most < Infinity) return most === 0 || free <= 0 || atHand > 0 ? nothing : { count: 1, sure: 1 };
+    const ahead = strict ? 0 : this.#pace.ahead(concurrency);
+    // A few jobs to take ahead are not worth a call.
+    if (free <= 0 && free + ahead < ahead / 2) return nothing;
+    return { count: Math.max(0, free + ahead), sure: Math.max(0, free) };
   }
 
   /** Starts the jobs for which handlers are free. Hands back the jobs that would wait too long, because other workers may be free. */

@@ -105,6 +105,7 @@ export class Receipt {
         this.#maintenance.timed();
       } else this.#maintenance.mustLook = true;
     }
+    this.#leases.presence?.stepped(request.count > 0);
     const isLimited = (this.isLimited = reply.nextStart !== undefined);
     if (request.count > 0) this.isDrained = reply.entries.length < request.count && !reply.isMore;
     if (isTaking) {

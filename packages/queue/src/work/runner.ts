@@ -9,28 +9,37 @@ import type { Pace } from "./pace.js";
 import type { TakenJob } from "./taken.js";
 import { realTimers, type Turn } from "./turn.js";
 
-type AnyHandler = (job: Job) => unknown;
+type Handler = (job: Job) => unknown;
+type HandlerOf = (name: string) => ((job: TakenJob) => unknown) | undefined;
+
+/** The name of the handler for all jobs whose names have none. */
+const anyName = "*";
 
 /**
- * The handlers of a worker, by job name. A handler with a schema first checks the data of its job.
+ * Finds the handler of a job by its name. The handler of a name with a schema first checks the data of its job.
  *
  * @throws {TypeError} `handlers` is not a plain object with at least one function.
  */
-export const handlerMap = (handlers: unknown, schemas: SchemaMap): ReadonlyMap<string, (job: TakenJob) => unknown> => {
+export const handlerOf = (handlers: unknown, schemas: SchemaMap): HandlerOf => {
   const own = isPlain(handlers) ? Object.entries(handlers) : [];
   // The methods of a class, and the entries of a Map, are no properties of the object: their jobs would have no handler.
   if (own.length === 0)
     throw new TypeError(
       "Expected `handlers` to be a plain object with at least one function, such as { email: (job) => mailer.email(job) }",
     );
-  return new Map(
-    own.map(([name, handler]) => {
-      if (typeof handler !== "function")
-        throw new TypeError(`Expected the handler of ${JSON.stringify(name)} to be a function, got ${typeof handler}`);
-      const schema = schemas.get(name);
-      return [name, schema ? checked(schema, handler as AnyHandler) : (handler as AnyHandler)];
-    }),
-  );
+  let any: Handler | undefined;
+  const named = new Map<string, (job: TakenJob) => unknown>();
+  for (const [name, handler] of own) {
+    if (typeof handler !== "function")
+      throw new TypeError(`Expected the handler of ${JSON.stringify(name)} to be a function, got ${typeof handler}`);
+    if (name === anyName) any = handler as Handler;
+    else named.set(name, handler as Handler);
+  }
+  for (const [name, schema] of schemas) {
+    const handler = named.get(name) ?? any;
+    if (handler) named.set(name, checked(schema, handler as Handler));
+  }
+  return (name) => named.get(name) ?? any;
 };
 
 /** Whether it is a module or an object literal, including an object literal of another realm. */
@@ -41,7 +50,7 @@ const isPlain = (value: unknown): value is Readonly<Record<string, unknown>> => 
 };
 
 const checked =
-  (schema: StandardSchema, handler: AnyHandler) =>
+  (schema: StandardSchema, handler: Handler) =>
   async (job: TakenJob): Promise<unknown> => {
     const pending = check(schema, job.data);
     const verdict = pending instanceof Promise ? await pending : pending;
@@ -58,7 +67,7 @@ const checked =
 /** Runs the handlers of one worker. What a handler returns or throws decides the outcome of its job. */
 export class Runner {
   readonly #queue: string;
-  readonly #handlers: ReturnType<typeof handlerMap>;
+  readonly #handlerOf: HandlerOf;
   readonly #turn: Turn | undefined;
   readonly #pace: Pace;
   readonly #fates: Fates;
@@ -70,14 +79,14 @@ export class Runner {
   /** `onFreed`: a handler has finished. */
   constructor(
     queue: string,
-    handlers: ReturnType<typeof handlerMap>,
+    findHandler: HandlerOf,
     turn: Turn | undefined,
     pace: Pace,
     fates: Fates,
     onFreed: () => void,
   ) {
     this.#queue = queue;
-    this.#handlers = handlers;
+    this.#handlerOf = findHandler;
     this.#turn = turn;
     this.#pace = pace;
     this.#fates = fates;
@@ -104,7 +113,7 @@ export class Runner {
       isReadable = false;
     }
     if (job.isExpired) return this.#fates.expired(job);
-    const handler = this.#handlers.get(job.name);
+    const handler = this.#handlerOf(job.name);
     if (!isReadable || !handler) {
       const reason = isReadable ? "this worker has no handler with this name" : "the stored data cannot be read";
       return this.#fates.refused(job, new JobRefusedError(job.name, reason));

@@ -131,6 +131,11 @@ export class TakenJob implements Job {
     return this.header.name;
   }
 
+  /** When its handler started, in epoch ms of the server's clock. */
+  get begunAt(): number {
+    return Math.round(this.takenAt + this.startedAt - this.#take.receivedAt);
+  }
+
   get attempt(): number {
     return this.failures + 1;
   }

@@ -27,6 +27,11 @@ export class Takes {
     this.#onRecovered = onRecovered;
   }
 
+  /** The id of the worker, with which its take ids start. */
+  get worker(): string {
+    return this.#worker;
+  }
+
   /** Whether the server can record one more take. */
   get hasFree(): boolean {
     return this.#used.includes(undefined);

@@ -1,4 +1,4 @@
-import { KitClosedError, KitError, type RedisLike } from "@kit/core";
+import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
 import {
   asKitError,
   backoffMs,
@@ -8,24 +8,27 @@ import {
   pause,
   TypedEmitter,
 } from "@kit/core/toolkit";
+import type { WorkerHealth, WorkerNow } from "../presence/index.js";
 import { partsOf } from "../job/ids.js";
 import { QueueCommands } from "../store/commands.js";
 import type { QueueSettings } from "../store/options.js";
 import { type WorkOptions, workRules, type WorkSettings, workSettings } from "./options.js";
-import { heartbeat, type Reclaimed } from "../store/scripts/index.js";
+import type { Reclaimed } from "../store/scripts/index.js";
+import { appear } from "./appear.js";
 import { followCancels } from "./cancels.js";
 import { Condition } from "./condition.js";
 import type { WorkerEvents } from "./events.js";
 import { type FateHost, Fates } from "./fate.js";
-import { type Demand, Fetcher, nothing } from "./fetcher.js";
+import { Fetcher, nothing } from "./fetcher.js";
+import { startThread } from "./heartbeat-thread.js";
 import type { AnyJobs } from "../job/types.js";
 import { Isolation } from "./isolation.js";
 import { Pace } from "./pace.js";
 import { Prefetched } from "./prefetched.js";
-import { handlerMap, Runner } from "./runner.js";
+import { handlerOf, Runner } from "./runner.js";
 import { takeIdWidth } from "../job/take-id.js";
 import type { TakenJob } from "./taken.js";
-import { type ThreadOptions, threadOptions } from "../thread/options.js";
+import { threadOptions } from "../thread/options.js";
 import type { Turn } from "./turn.js";
 
 /** A worker of a queue with these jobs. In `dead` the job may have a name or data that the queue does not declare. */
@@ -47,7 +50,6 @@ const endedGraceMs = 100;
  */
 export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposable {
   readonly #settings: WorkSettings;
-  readonly #queue: QueueSettings;
   readonly #commands: QueueCommands;
   readonly #life: ObjectLife;
   readonly #turn: Turn | undefined;
@@ -77,17 +79,17 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   ) {
     super();
     this.#settings = workSettings(options);
-    this.#queue = settings;
     const thread = threadOptions(redis, this.#settings.heartbeat);
     this.#turn = turn;
-    const functions = handlerMap(handlers, settings.schemas);
+    const functions = handlerOf(handlers, settings.schemas);
     const { backoff, maxCrashes, maxSnoozes } = this.#settings;
     const events = { error: (error: KitError): void => this.emit("error", error), evictable: () => undefined };
     const what = `The worker of queue ${JSON.stringify(name)}`;
     this.#commands = new QueueCommands(redis, name, settings, events, what, true);
     this.#life = this.#commands.life;
     this.#fetcher = new Fetcher(this.#commands, this.#settings, settings, {
-      demand: (pending, ending) => this.#demand(pending, ending),
+      demand: (pending, ending) =>
+        this.#life.isClosed ? nothing : this.#prefetched.demand(pending, ending, this.#isolation.most),
       deliver: (jobs) => this.#deliver(jobs),
       ended: (ending, isAccepted) => {
         fates.ended(ending, isAccepted);
@@ -125,7 +127,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#life.onClosed(stopListening, onClosed);
     if (this.#settings.cancelBy === "push")
       this.#life.onClosed(followCancels(redis, this.#commands, this.#fetcher.leases));
-    void this.#open(redis, thread);
+    void this.#open(redis, thread, Object.keys(handlers));
   }
 
   /** How many handlers can run at a time. */
@@ -169,14 +171,28 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#fetcher.stopTaking();
     void this.#fetcher.handBack(this.#prefetched.clear());
     this.#turn?.changed();
-    await this.#fetcher.stopped.until(Deadline.in(this.#queue.deadlineMs));
+    this.#fetcher.leases.presence?.changed();
+    await this.#fetcher.stopped.until(Deadline.in(this.#commands.deadlineMs));
   }
 
   /** Ends `pause()`: the worker takes jobs again. Has no effect on a closed worker, or without a pause. */
   resume(): void {
     if (!this.#isPaused || this.#life.isClosed) return;
     this.#isPaused = false;
+    this.#fetcher.leases.presence?.changed();
     if (this.#isOpen) this.#fetcher.start();
+  }
+
+  /**
+   * Reports whether the worker works. Reads from the server once, and resolves within `deadlineMs`. Never rejects. Its numbers are no older
+   * than the worker's last heartbeat. While the event loop is blocked, a probe gets no reply at all.
+   *
+   * @example
+   * const { isAlive, isReady } = await worker.health();
+   */
+  async health(): Promise<WorkerHealth> {
+    const { workerHealth } = await import("../presence/index.js");
+    return await workerHealth(this.#commands, this.#fetcher.leases.presence?.vitals());
   }
 
   /** @internal Its queue was empty when the worker last looked. */
@@ -218,27 +234,16 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     await this.close();
   }
 
-  /** Lets the heartbeat thread renew the leases. Its module is loaded only here, because other workers don't need it. */
-  async #mirror(redis: RedisLike, thread: ThreadOptions | Error): Promise<void> {
-    const { outage, keys } = this.#commands;
-    try {
-      if (thread instanceof Error) throw thread;
-      const { mirrorTo } = await import("../thread/index.js");
-      mirrorTo(this.#fetcher.leases, { redis, thread, keys, outage, source: heartbeat.source, ...this.#settings });
-    } catch (cause) {
-      const message = `The heartbeat thread cannot start: ${(cause as Error).message}`;
-      outage.report(new KitError("KIT_QUEUE_HEARTBEAT", message, { cause }));
-    }
-  }
-
-  async #open(redis: RedisLike, thread: ReturnType<typeof threadOptions>): Promise<void> {
+  async #open(redis: RedisLike, thread: ReturnType<typeof threadOptions>, handled: readonly string[]): Promise<void> {
     for (let attempt = 1; !this.#life.isClosed; attempt++)
       try {
         await this.#commands.open();
         this.#isShut = false;
         this.#commands.outage.worked("opening");
-        if (thread && !this.#isOpen) await this.#mirror(redis, thread);
+        if (thread && !this.#isOpen)
+          await startThread(this.#commands, this.#fetcher.leases, this.#settings, redis, thread);
         if (this.#life.isClosed) return;
+        void appear(this.#commands, this.#fetcher.leases, handled, () => this.#now());
         this.#isOpen = true;
         if (!this.#isPaused) this.#fetcher.start();
         return;
@@ -276,27 +281,23 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       // All jobs that have not ended yet.
       void this.#fetcher.handBack(this.#fetcher.leases.jobs.filter(({ state }) => state !== "ending"));
     }
-    await this.#fetcher.settle(Deadline.in(this.#queue.deadlineMs));
+    const end = Deadline.in(this.#commands.deadlineMs);
+    await this.#fetcher.settle(end);
+    await this.#fetcher.leases.presence?.leave(end);
     this.#fetcher.dispose();
+  }
+
+  #now(): WorkerNow {
+    const { name, concurrency } = this.#settings;
+    return {
+      ...{ id: this.#fetcher.workerId, name, concurrency, running: this.running },
+      ...{ isOpen: this.#isOpen && !this.#isShut, isWanting: this.#fetcher.isWanting },
+      state: this.#life.isClosed ? "closing" : this.#isPaused ? "paused" : "running",
+    };
   }
 
   get #isAtRest(): boolean {
     return this.#runner.running + this.#undecided === 0;
-  }
-
-  #demand(pending: number, ending: number): Demand {
-    if (this.#life.isClosed || this.#prefetched.isHolding) return nothing;
-    const { concurrency, strict, ackEach } = this.#settings;
-    const unconfirmed = ackEach ? this.#fetcher.unconfirmed - ending : 0;
-    const atHand = this.#prefetched.count + pending;
-    const most = concurrency - this.#runner.running - unconfirmed;
-    const free = Math.min(most, this.#turn?.free() ?? most) - atHand;
-    if (this.#isolation.most < Infinity)
-      return this.#isolation.most === 0 || free <= 0 || atHand > 0 ? nothing : { count: 1, sure: 1 };
-    const ahead = strict ? 0 : this.#pace.ahead(concurrency);
-    // A few jobs to take ahead are not worth a call.
-    if (free <= 0 && free + ahead < ahead / 2) return nothing;
-    return { count: Math.max(0, free + ahead), sure: Math.max(0, free) };
   }
 
   #deliver(jobs: readonly TakenJob[]): void {

@@ -70,6 +70,11 @@ export class OutageReporter {
     this.#emit(new KitError("KIT_RECOVERED", `Recovered after ${seconds} s. First error: ${first ?? ""}`, { cause }));
   }
 
+  /** The first failure of the current outage. Undefined if there is none. */
+  get failure(): KitError | undefined {
+    return this.#isOpen ? this.#first : undefined;
+  }
+
   get #isOpen(): boolean {
     return this.#failing.size + this.#left.size > 0;
   }

@@ -23,6 +23,7 @@ import successorSource from "./successor.lua";
 import takesSource from "./takes.lua";
 import uniqueSource from "./unique.lua";
 import watchSource from "./watch.lua";
+import workerSource from "./worker.lua";
 
 /** The layout of the data that this version writes. */
 export const layout = 1;
@@ -234,9 +235,9 @@ export const step = defineScript({
 /** Extends leases. */
 export const heartbeat = defineScript({
   name: "queue.heartbeat",
-  source: [entriesSource, readySource, contactSource, watchSource, revokedSource, heartbeatSource],
-  keys: ["leases", "wake", "meta", "revoked"],
-  args: ["leaseMs", "members"],
+  source: [entriesSource, readySource, contactSource, watchSource, revokedSource, workerSource, heartbeatSource],
+  keys: ["leases", "wake", "meta", "revoked", "workers"],
+  args: ["leaseMs", "members", "record"],
   idempotent: true,
   reply: (raw): LostLeases & { readonly now: number } => {
     const [now, lost] = raw as unknown[];

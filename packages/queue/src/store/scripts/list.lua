@@ -9,8 +9,8 @@
 -- ARGV[4]  count     integer  how many to read, at most 100
 -- ARGV[5]  name      string   only jobs of this name, as their headers have it; empty: all
 --
--- Reply     {next, id, at, header, bytes, record, …}  how many to skip for the next page, or -1 at the end; five for each: score of a zset
---           or empty, header line, size of the payload
+-- Reply     {next, id, at, header, bytes, record, member, …}  how many to skip for the next page, or -1 at the end; six for each: score of
+--           a zset or empty, header line, size of the payload, record, its member of `leases` or empty
 local jobs = KEYS[1]
 local failures = KEYS[2]
 local listed = KEYS[3]
@@ -26,6 +26,7 @@ return page(from, start, count, function(low, high)
   if kind == 'list' then return redis.call('LRANGE', listed, low, high), 1 end
   return redis.call('ZRANGE', listed, low, high, 'WITHSCORES'), 2
 end, function(entry, at)
+  local member = kind == 'leases' and entry or ''
   if kind == 'leases' then entry = leasedEntry(entry) end
   if kind == 'suspended' then entry = suspendedEntry(entry) end
   local id = idOf(entry)
@@ -34,5 +35,5 @@ end, function(entry, at)
   if name ~= '' and string.match(header, '^%S+ (%S+)') ~= name then return nil, #blob end
   local bytes = string.format('%d', math.max(0, #blob - #header - 1))
   local record = redis.call('HGET', failures, id) or ''
-  return { id, at, header, bytes, record }, #blob + #record
+  return { id, at, header, bytes, record, member }, #blob + #record
 end)

@@ -10,7 +10,8 @@
 -- ARGV[1]  from         string  `leases`; `waiting`; `suspended`; or `jobs`: all jobs that are neither dead, delayed nor prioritised
 -- ARGV[2]  cursor       string  0 for the first page, then that of the last reply
 --
--- Reply     {cursor, entry, at, …}  cursor of the next page, 0: there is none; each entry with the end of its lease as text, or empty
+-- Reply     {cursor, entry, at, …}  cursor of the next page, 0: there is none; each entry with the end of its lease as text, or empty; of
+--           `leases` members in place of entries
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -35,7 +36,7 @@ if from == 'waiting' then
   cursor = #ids < 4000 and '0' or string.format('%d', cursor + 4000)
 elseif from == 'leases' then
   local page = redis.call('ZSCAN', leases, cursor, 'COUNT', 1000)
-  for i = 1, #page[2], 2 do show(leasedEntry(page[2][i]), page[2][i + 1]) end
+  for i = 1, #page[2], 2 do show(page[2][i], page[2][i + 1]) end
   cursor = page[1]
 elseif from == 'suspended' then
   local page = redis.call('ZSCAN', suspended, cursor, 'COUNT', 1000)
