@@ -214,14 +214,8 @@ describe("a user that may not do everything", () => {
     const paused = await run("queue", "pause", "mail");
     expect(paused).toMatchObject({ code: 2, stderr: expect.stringContaining("kit help permissions") as string });
     const { of, report } = await doctor(url, ["--skip", "permissions,throughput,connection-churn"], { program });
-    for (const id of [
-      "keys-without-expiry",
-      "queue-paused",
-      "queue-schedules",
-      "queue-long-jobs",
-      "queue-handlers",
-      "slow-log",
-    ])
+    // Not `queue-handlers`, which warns once the server no longer lists the worker of the fixture.
+    for (const id of ["keys-without-expiry", "queue-paused", "queue-schedules", "queue-long-jobs", "slow-log"])
       expect([id, of(id).severity]).toEqual([id, "ok"]);
     const forbidden = report.checks.filter(({ findings }) =>
       findings.some(({ text }) => text.startsWith("not permitted")),
