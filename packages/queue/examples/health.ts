@@ -8,9 +8,10 @@ const redis = await connect();
 const queue = createQueue<{ email: (data: { to: string }) => void }>(redis, "mail");
 const worker = queue.work({ email: ({ data }) => console.log(`to ${data.to}`) });
 
-const server = createServer(async ({ url }, response) => {
-  const { isAlive, isReady } = await queue.health();
-  response.writeHead((url === "/ready" ? isReady : isAlive) ? 200 : 503).end();
+const server = createServer(({ url }, response) => {
+  void queue.health().then(({ isAlive, isReady }) => {
+    response.writeHead((url === "/ready" ? isReady : isAlive) ? 200 : 503).end();
+  });
 });
 await once(server.listen(0), "listening");
 

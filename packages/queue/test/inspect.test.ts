@@ -611,8 +611,11 @@ describe("workers and the jobs that they run", () => {
     };
     const { workers, leases } = fixture.keysOf();
     const [member = ""] = (await redis.client.zrange(leases, "0", "-1")).filter((one) => one.endsWith(id));
-    const [until = "0"] = [await redis.client.zscore(leases, member)];
-    await redis.client.multi().zrem(leases, member).zadd(leases, until!, `webNine00001${id}`).exec();
+    await redis.client
+      .multi()
+      .zrem(leases, member)
+      .zadd(leases, now + 60_000, `webNine00001${id}`)
+      .exec();
     const lines = [now, JSON.stringify(facts), JSON.stringify(handles), `00001${id}\t${String(now - ranMs)}`];
     await redis.client.hset(workers, "webNine", lines.join("\n"));
   };

@@ -124,10 +124,10 @@ Start a worker with a handler of this name, or with the handler \`*\` for all na
       if (isCut || handled.has("*") || workers.some(({ handlesMore }) => handlesMore)) continue;
       const without = [...names].filter(([name]) => !handled.has(name));
       const total = without.reduce((sum, [, count]) => sum + count, 0);
-      if (total === 0) continue;
+      const [first] = without;
+      if (!first) continue;
       const jobs = counted(total, "waiting job");
-      const [[name = ""] = []] = without;
-      const shown = name.slice(0, 60);
+      const shown = first[0].slice(0, 60);
       const text =
         workers.length === 0
           ? `queue ${queue} has ${jobs}, and no worker`
