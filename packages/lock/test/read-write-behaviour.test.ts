@@ -1,9 +1,9 @@
-import { eventually, type RedisMode, useRedis } from "@kit/testing";
+import { eventually, useRedis } from "@kit/testing";
 import {
   aborted,
   endMigrations,
   guardUsers,
-  type Login,
+  inModes,
   migrateLogin,
   moveSlot,
   onMovingSlots,
@@ -21,7 +21,7 @@ import { user } from "./acl.js";
 import { fixtureOf, type ReadWriteFixture, ReadWritePeer, works } from "./read-write-harness.js";
 
 /** The behaviour of a read/write lock, on one server or on a Cluster, with a `login` as that user. */
-export const readWriteBehaviour = (mode: RedisMode, login?: Login): void => {
+inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
   const where = mode === "cluster" ? "Cluster" : "single server";
   describe(`a read/write lock on a ${where}${login ? ", as its ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
@@ -349,4 +349,4 @@ export const readWriteBehaviour = (mode: RedisMode, login?: Login): void => {
 
     if (mode === "cluster") slots.itRanAll();
   });
-};
+});
