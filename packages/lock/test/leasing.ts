@@ -3,9 +3,8 @@ import * as testing from "@kit/testing";
 import type { Leaser, Leasing } from "@tooling/vitest/conformance";
 import { lapse, type Login } from "@tooling/vitest/helpers";
 import { createLock, type Lease, type Lock } from "../src/index.js";
-import { enqueue, fixtureOf, works } from "./harness.js";
+import { enqueue, fixtureOf, name, works } from "./harness.js";
 
-const name = "chest";
 type Client = Parameters<typeof createLock>[0];
 
 const leaserOf = (lock: Lock, own = name): Leaser => ({
@@ -50,15 +49,7 @@ export const leasingOf = (redis: testing.TestRedis, login?: Login): Leasing => {
       const lock = fixture.on(client as Client);
       return { works: () => works(lock, own), close: () => lock.close() };
     },
-    spawn: async () => {
-      const peer = await fixture.spawn();
-      return {
-        acquire: (options) => peer.acquire(name, options),
-        release: (lease) => peer.release(lease),
-        resume: (text) => peer.resume(text),
-        kill: () => peer.kill(),
-      };
-    },
+    spawn: () => fixture.spawn(),
     untilWaiting: (waiters) => fixture.untilWaiting(name, waiters),
     keysOf,
     heldKey: (own) => keysOf(own).lease,

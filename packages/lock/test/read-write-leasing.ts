@@ -2,10 +2,8 @@ import { connect } from "@kit/core";
 import * as testing from "@kit/testing";
 import type { Leaser, Leasing } from "@tooling/vitest/conformance";
 import { createReadWriteLock, type ReadWriteLease, type ReadWriteLock } from "../src/read-write/index.js";
-import { scriptCalls } from "@tooling/vitest/helpers";
-import { fixtureOf, type Mode, ReadWritePeer, works } from "./read-write-harness.js";
+import { fixtureOf, type Mode, name, works } from "./read-write-harness.js";
 
-const name = "prices";
 type Client = Parameters<typeof createReadWriteLock>[0];
 
 /**
@@ -64,12 +62,7 @@ export const leasingOf = (redis: testing.TestRedis, ...modes: readonly [Mode, ..
       const lock = fixture.on(client as Client);
       return { works: () => works(fixture, lock, own), close: () => lock.close() };
     },
-    spawn: async () => {
-      const peer = new ReadWritePeer(redis, name);
-      redis.defer(() => peer.kill());
-      await peer.ready;
-      return peer;
-    },
+    spawn: () => fixture.spawn(),
     untilWaiting: (waiters) => fixture.untilWaiting(name, waiters),
     keysOf: fixture.keysOf,
     heldKey: leases,
@@ -85,7 +78,7 @@ export const leasingOf = (redis: testing.TestRedis, ...modes: readonly [Mode, ..
       await fixture.db.zadd(leases(name), "XX", (await serverMs()) + ms, record);
     },
     used: async () => await fixture.db.zcount(leases(name), await serverMs(), "+inf"),
-    scriptCalls: () => scriptCalls(redis.server.nodes),
+    scriptCalls: fixture.scriptCalls,
     timeoutOf: (holder) => ({ code: "KIT_LOCK_TIMEOUT", holder }),
     fullCode: "KIT_LOCK_QUEUE_FULL",
     lostCode: "KIT_LOCK_LOST",

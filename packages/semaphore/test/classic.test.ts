@@ -4,7 +4,7 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Semaphore } from "../src/index.js";
-import { fixtureOf, enqueue, type MadeWith, name } from "./harness.js";
+import { clockAhead, fixtureOf, enqueue, type MadeWith, name } from "./harness.js";
 
 /** Each test shows that this semaphore does not have a known defect of those in "Redis in Action". The name is the defect. */
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
@@ -36,21 +36,21 @@ const mortalSemaphore = async (options?: MadeWith): Promise<{ semaphore: Semapho
 describe("defects of the classic semaphore, absent here", () => {
   it("a client whose clock is 10 ms slow steals a permit", async () => {
     const permit = await fixture.make({ permits: 1 }).acquire();
-    const slow = await fixture.spawn({ permits: 1 }, -10);
+    const slow = await fixture.spawn({ permits: 1 }, clockAhead(-10));
     expect(await slow.tryAcquire()).toBeNull();
     expect(await ourHolders()).toEqual([permit.token]);
   });
 
   it("a client whose clock is fast by the time limit removes everybody", async () => {
     const permit = await fixture.make({ permits: 1 }).acquire();
-    const fast = await fixture.spawn({ permits: 1 }, hourMs);
+    const fast = await fixture.spawn({ permits: 1 }, clockAhead(hourMs));
     expect(await fast.tryAcquire()).toBeNull();
     await permit.extend();
     expect(await permit.release()).toBe("released");
   });
 
   it("a client whose clock is slow by the time limit is removed by everybody", async () => {
-    const peer = await fixture.spawn({ permits: 1 }, -hourMs);
+    const peer = await fixture.spawn({ permits: 1 }, clockAhead(-hourMs));
     const permit = await peer.acquire();
     expect(await fixture.make({ permits: 1 }).tryAcquire()).toBeNull();
     expect([await peer.isHeld(permit), await ourHolders()]).toEqual([true, [permit.token]]);

@@ -1,14 +1,12 @@
-import { eventually, type RedisMode, type RedisNode, type TestRedis } from "@kit/testing";
+import type { RedisMode, RedisNode, TestRedis } from "@kit/testing";
 import {
-  clientsOf,
+  enqueued,
+  type LeaseFixture,
+  leaseFixture,
   type Login,
-  nodeOf,
-  Peer,
   promptMs,
-  scriptCalls,
   timed,
   type Watched,
-  watched,
 } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
@@ -28,25 +26,11 @@ export const name = "renderer";
 /** Options of a semaphore that has two permits, unless it is said otherwise. */
 export type MadeWith = Partial<SemaphoreOptions> & { readonly name?: string };
 
+type Client = Parameters<typeof createSemaphore>[0];
+type Base = LeaseFixture<TestRedis<RedisMode>, Semaphore, MadeWith, SemaphoreKeys, Client, Redis>;
+
 /** The members of its server that a semaphore test needs. */
-export interface SemaphoreFixture {
-  /** A new client of the user whose semaphores are tested, gone after the test. */
-  connect: TestRedis<RedisMode>["connect"];
-  /** A semaphore on the shared client under the test's prefix, closed after the test. */
-  make(options?: MadeWith): Semaphore;
-  /** The same on a given client. */
-  on(client: Parameters<typeof createSemaphore>[0], options?: MadeWith): Semaphore;
-  keysOf(name: string): SemaphoreKeys;
-  /** Commands for the keys; on a Cluster they are routed. */
-  readonly db: Redis;
-  /** The server process that serves a semaphore. */
-  nodeOf(name: string): Promise<RedisNode>;
-  /** How often clients had the servers run a script. */
-  scriptCalls(): Promise<number>;
-  /** Another process with a semaphore of its own on the same server and prefix; its clock is ahead by so much. */
-  spawn(options?: MadeWith, aheadMs?: number): Promise<SemaphorePeer>;
-  /** Waits as long as it takes until the semaphore has that many waiters. */
-  untilWaiting(name: string, waiters: number): Promise<void>;
+export interface SemaphoreFixture extends Base {
   /** Ends a permit now, on the server: whoever holds it has not heard of it. */
   expire(permit: { readonly token: string }): Promise<void>;
   /** The time of the server, or of one node, in milliseconds. */
@@ -57,47 +41,24 @@ export interface SemaphoreFixture {
 
 /** With a `login` all semaphores are that user's, and only the tests' own commands go over the shared client. */
 export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): SemaphoreFixture => {
-  const clients = clientsOf(redis, login);
-  const on: SemaphoreFixture["on"] = (client, { name: own = name, permits = 2, ...options } = {}) => {
-    const semaphore = createSemaphore(client, own, { prefix: redis.prefix, permits, deadlineMs: 10_000, ...options });
-    placesOf.set(semaphore, async () => await recordsOf(db(), keysOf(own)));
-    redis.defer(() => semaphore.close({ timeoutMs: 0 }));
-    return semaphore;
-  };
-  const keysOf = (own: string): SemaphoreKeys => semaphoreKeys(redis.prefix, own);
   // A Cluster has the same commands.
   const db = (): Redis => redis.client as Redis;
+  const keysOf = (own: string): SemaphoreKeys => semaphoreKeys(redis.prefix, own);
   const now: SemaphoreFixture["now"] = async (node) => {
     const [seconds, micros] = (await (node ? node.call("TIME") : db().time())) as [string, string];
     return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
   };
-  return {
-    connect: clients.connect,
-    make: (options) => on(clients.shared(), options),
-    on,
+  const base: Base = leaseFixture(redis, login, {
+    name,
+    create: (client: Client, { name: own = name, permits = 2, ...options }: MadeWith) =>
+      createSemaphore(client, own, { permits, ...options }),
     keysOf,
-    get db() {
-      return db();
-    },
-    nodeOf: (own) => nodeOf(redis.server.nodes, keysOf(own).permits),
-    scriptCalls: () => scriptCalls(redis.server.nodes),
-    spawn: async ({ name: own = name, ...options } = {}, aheadMs = 0) => {
-      const ports = redis.server.nodes.map(({ port }) => port).join(",");
-      const settings = { permits: 2, prefix: redis.prefix, deadlineMs: 10_000, ...options };
-      const peer = new SemaphorePeer([redis.server.mode, ports, own, settings, login ?? {}], aheadMs);
-      redis.defer(() => peer.kill());
-      await peer.ready;
-      return peer;
-    },
-    untilWaiting: async (own, waiters) => {
-      const keys = keysOf(own);
-      await eventually(async () => {
-        const count = await db().zcard(keys.queue);
-        if (count !== waiters) throw new Error(`${String(count)} wait, not ${String(waiters)}`);
-        assertListening(await recordsOf(db(), keys));
-      });
-    },
-    expire: async ({ token }) => {
+    heldKey: ({ permits }) => permits,
+    waiting: ({ waiters }) => db().hkeys(waiters),
+    module: new URL("programs/leaser.mjs", import.meta.url),
+  });
+  return Object.assign(base, {
+    expire: async ({ token }: { readonly token: string }) => {
       const { permits } = keysOf(name);
       const permitRecords = await db().zrange(permits, "0", "-1");
       const permitRecord = permitRecords.find((one) => one.startsWith(`${token}|`));
@@ -109,8 +70,14 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): Semaphore
       const permitRecords = await db().zrangebyscore(keysOf(name).permits, `(${String(await now())}`, "+inf");
       return permitRecords.reduce((sum, permitRecord) => sum + Number(permitRecord.split("|")[1]), 0);
     },
-  };
+  });
 };
+
+/** Arguments of Node that set a process's clock ahead. */
+export const clockAhead = (ms: number): readonly string[] => [
+  "--import",
+  new URL(`programs/shifted-clock.mjs?${String(ms)}`, import.meta.url).href,
+];
 
 /** The next event of a kind. */
 export const next = async <Name extends keyof SemaphoreEvents>(
@@ -119,28 +86,9 @@ export const next = async <Name extends keyof SemaphoreEvents>(
 ): Promise<SemaphoreEvents[Name][0]> =>
   await new Promise((resolve) => semaphore.once(event, (...[fact]: SemaphoreEvents[Name]) => resolve(fact)));
 
-/** The server's records of those who wait. */
-const placesOf = new WeakMap<Semaphore, () => Promise<readonly string[]>>();
-
-/** By commands that a semaphore runs, too: what was run shows what a user needs. */
-const recordsOf = async (db: Redis, { waiters }: SemaphoreKeys): Promise<string[]> => {
-  const permitRecords = await db.hkeys(waiters);
-  return permitRecords.length === 0 ? [] : (await db.hmget(waiters, ...permitRecords)).map(String);
-};
-
-/** At a client's first wait its place comes before its connection for pushes. */
-const assertListening = (records: readonly string[]): void => {
-  if (records.some((record) => record.endsWith(" +"))) throw new Error("somebody is not listening yet");
-};
-
-/** Asks for a permit, and resolves once that acquire stands in the queue and listens, or has one. */
-export const enqueue = async (semaphore: Semaphore, options?: AcquireOptions): Promise<Watched<Permit>> => {
-  const waiting = next(semaphore, "waiting");
-  const permit = watched(semaphore.acquire(options));
-  await Promise.race([waiting, permit.promise]);
-  await eventually(async () => permit.isSettled || assertListening((await placesOf.get(semaphore)?.()) ?? []));
-  return permit;
-};
+/** Asks for a permit, and resolves once that acquire is in the queue and listens, or has one. */
+export const enqueue = (semaphore: Semaphore, options?: AcquireOptions): Promise<Watched<Permit>> =>
+  enqueued(semaphore, semaphore.name, () => semaphore.acquire(options));
 
 /** Takes so many permits, one after another. */
 export const take = async (semaphore: Semaphore, count: number, options?: AcquireOptions): Promise<Permit[]> => {
@@ -175,48 +123,3 @@ export const works = async (semaphore: Semaphore): Promise<void> => {
   expect(await semaphore.using(({ weight }) => weight, { tenant: "b", weight: 2 })).toBe(2);
   expect((await semaphore.inspect()).used).toBe(0);
 };
-
-/** A permit that another process holds. */
-interface PeerPermit {
-  readonly id: number;
-  readonly token: string;
-  readonly remainingMs: number;
-}
-
-/** Another process that acquires and releases on command, and can be killed. */
-class SemaphorePeer extends Peer {
-  constructor(args: readonly (string | object)[], aheadMs: number) {
-    const program = new URL("programs/peer.mjs", import.meta.url);
-    const shift = new URL(`programs/shifted-clock.mjs?${String(aheadMs)}`, import.meta.url);
-    super(
-      program,
-      args.map((arg) => (typeof arg === "string" ? arg : JSON.stringify(arg))),
-      aheadMs === 0 ? [] : ["--import", shift.href],
-    );
-  }
-
-  acquire(options: AcquireOptions = {}): Promise<PeerPermit> {
-    return this.ask("acquire", options);
-  }
-
-  tryAcquire(options: AcquireOptions = {}): Promise<PeerPermit | null> {
-    return this.ask("tryAcquire", options);
-  }
-
-  release({ id }: Pick<PeerPermit, "id">): Promise<string> {
-    return this.ask("release", id);
-  }
-
-  resume(text: string): Promise<PeerPermit> {
-    return this.ask("resume", text);
-  }
-
-  isHeld({ id }: PeerPermit): Promise<boolean> {
-    return this.ask("isHeld", id);
-  }
-
-  /** The time by that process's clock. */
-  now(): Promise<number> {
-    return this.ask("now");
-  }
-}

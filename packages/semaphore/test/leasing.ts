@@ -48,15 +48,7 @@ export const leasingOf = (redis: testing.TestRedis, login?: Login): Leasing => {
       const group = fixture.on(client as Client, { name: own, permits: 5, permitsPerTenant: 3 });
       return { works: () => works(group), close: () => group.close() };
     },
-    spawn: async () => {
-      const peer = await fixture.spawn({ permits: 1 });
-      return {
-        acquire: (options) => peer.acquire(options),
-        release: (permit) => peer.release(permit),
-        resume: (text) => peer.resume(text),
-        kill: () => peer.kill(),
-      };
-    },
+    spawn: () => fixture.spawn({ permits: 1 }),
     untilWaiting: (waiters) => fixture.untilWaiting(name, waiters),
     keysOf,
     heldKey: (own) => keysOf(own).permits,

@@ -97,8 +97,8 @@ const aRun = (seed: number): Draft => {
 const aDeath = ({ run, registers, workers }: Draft, regrantedAfterMs: number): Death => {
   const list = registers.get("a") ?? [];
   const last = list.at(-1) as Access;
-  const leaseEndsAt = last.at + leaseMs;
-  const grantedAt = leaseEndsAt + regrantedAfterMs;
+  const endsAt = last.at + leaseMs;
+  const grantedAt = endsAt + regrantedAfterMs;
   const fence = BigInt(Math.floor(grantedAt * 1_000));
   const worker = workers.find(({ id }) => id !== last.worker);
   worker?.records.push(
@@ -115,8 +115,8 @@ const aDeath = ({ run, registers, workers }: Draft, regrantedAfterMs: number): D
     name: "a",
     worker: last.worker,
     fence: last.fence,
-    foundAt: last.at,
-    leaseEndsAt,
+    seenAt: last.at,
+    endsAt,
     waiting: [],
   };
   run.deaths = [death];
@@ -283,12 +283,12 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     "a dead holder's lock that nobody gets",
     ["L4"],
     (draft) => {
-      const { worker, leaseEndsAt } = aDeath(draft, 1);
+      const { worker, endsAt } = aDeath(draft, 1);
       const waiter = draft.workers.find(({ id }) => id !== worker);
       Object.assign(waiter?.records.at(-1) ?? {}, {
         fence: undefined,
         outcome: "failed",
-        settledAt: leaseEndsAt + 3_000,
+        settledAt: endsAt + 3_000,
       });
     },
   ],
@@ -446,8 +446,8 @@ describe("The checker", () => {
 
   it("excuses a late regrant by a stall of all contenders, and not by the stall of one", () => {
     const draft = aRun(1);
-    const { leaseEndsAt } = aDeath(draft, 0.1 * leaseMs + 120);
-    const stall: LogRecord = { kind: "stall", from: leaseEndsAt + 10, to: leaseEndsAt + 40 };
+    const { endsAt } = aDeath(draft, 0.1 * leaseMs + 120);
+    const stall: LogRecord = { kind: "stall", from: endsAt + 10, to: endsAt + 40 };
     draft.workers[0]?.records.push(stall);
     expect(invariantsBrokenBy(draft.run)).toEqual(["L4"]);
     for (const { records } of draft.workers.slice(1)) records.push(stall);

@@ -17,6 +17,7 @@ export { exposures } from "./exposure.js";
 export { drawing, guardPrototypes, hostileNames, polluted } from "./hostile.js";
 export { cutAfter, cutBefore, cutWithin, HttpBridge, served, silence, status } from "./http-bridge.js";
 export { about, anInbox, type KeyState, nothing, stateOf, unchanged } from "./keys.js";
+export { enqueued, type LeaseFixture, leaseFixture } from "./lease-fixture.js";
 export { losingOnce } from "./losses.js";
 export { describeMigration } from "./migration.js";
 export { inModes } from "./modes.js";

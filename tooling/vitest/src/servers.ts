@@ -7,7 +7,8 @@ export interface Node {
   call(command: string, ...args: string[]): Promise<unknown>;
 }
 
-const patience = { timeout: 20_000, interval: 10 };
+/** How long the helpers wait for servers. */
+export const patience = { timeout: 20_000, interval: 10 };
 
 /** A port without a listener (tcpmux, which is out of use). A merely free port may be taken the next moment. */
 export const closedPort = 1;

@@ -8,7 +8,7 @@ export { Leaser } from "./leaser.js";
 export { leaseRules, leaserRules, waitRules } from "./options.js";
 export { releaseReply, renewReply } from "./replies.js";
 export { runAndRelease } from "./run-and-release.js";
-export { waitQueueSource } from "./scripts/index.js";
+export { renewalSource, waitQueueSource } from "./scripts/index.js";
 export { parseLease } from "./serialised.js";
 
 export type { LossReason } from "./errors.js";

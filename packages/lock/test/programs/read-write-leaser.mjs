@@ -1,13 +1,14 @@
 // A read/write lock under its name, held for writing, for processes of their own.
 import { createReadWriteLock } from "@kit/lock/read-write";
 
-export const { Redis } = await import(process.env.KIT_IOREDIS === "5" ? "ioredis5" : "ioredis");
+export const { Cluster, Redis } = await import(process.env.KIT_IOREDIS === "5" ? "ioredis5" : "ioredis");
 
-export const make = (redis, prefix, name) => {
-  const lock = createReadWriteLock(redis, { prefix });
+export const make = (redis, name, options) => {
+  const lock = createReadWriteLock(redis, options);
   return {
-    acquire: () => lock.write.acquire(name),
+    acquire: (how) => lock.write.acquire(name, how),
+    resume: (text) => lock.resume(text),
     once: (event, listener) => lock.once(event, listener),
-    close: (options) => lock.close(options),
+    close: (how) => lock.close(how),
   };
 };

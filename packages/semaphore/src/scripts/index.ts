@@ -4,6 +4,7 @@ import {
   type HeartbeatReply,
   waitQueueSource,
   releaseReply,
+  renewalSource,
   renewReply,
   type Seen,
   type WaiterState,
@@ -91,7 +92,7 @@ export const release = defineScript({
 /** Renews many permits in one step. */
 export const renew = defineScript({
   name: "semaphore.renew",
-  source: renewSource,
+  source: [renewalSource, renewSource],
   keys: ["...permits"],
   args: ["...terms: termMs permitRecord"],
   idempotent: true,

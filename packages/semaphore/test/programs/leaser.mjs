@@ -1,6 +1,6 @@
-// A semaphore with one permit, for processes of their own.
+// A semaphore, with one permit by default, for processes of their own.
 import { createSemaphore } from "@kit/semaphore";
 
-export const { Redis } = await import(process.env.KIT_IOREDIS === "5" ? "ioredis5" : "ioredis");
+export const { Cluster, Redis } = await import(process.env.KIT_IOREDIS === "5" ? "ioredis5" : "ioredis");
 
-export const make = (redis, prefix, name) => createSemaphore(redis, name, { permits: 1, prefix });
+export const make = (redis, name, options) => createSemaphore(redis, name, { permits: 1, ...options });

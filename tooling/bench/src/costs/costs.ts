@@ -45,6 +45,13 @@ export interface Costs {
 /** The name by which mixes and examples refer to a cost. */
 export const fullName = (one: Pick<Named, "package" | "name">): string => `${one.package}: ${one.name}`;
 
+/** The cost with a name. @throws {RangeError} there is none. */
+export const costNamed = <One extends Named>(costs: readonly One[], name: string): One => {
+  const found = costs.find((one) => fullName(one) === name);
+  if (found) return found;
+  throw new RangeError(`No operation is named "${name}". There are:\n  ${costs.map(fullName).join("\n  ")}`);
+};
+
 /** Operations a second, by the full names of the operations. */
 export type Mix = Readonly<Record<string, number>>;
 
@@ -60,11 +67,7 @@ export type Load = Cost & { readonly commandsOnCluster: number };
 export const loadOf = ({ operations }: Pick<Costs, "operations">, mix: Mix): Load => {
   const load = { commands: 0, innerCommands: 0, bytesIn: 0, bytesOut: 0, cpuMicros: 0, commandsOnCluster: 0 };
   for (const [name, perSecond] of Object.entries(mix)) {
-    const found = operations.find((one) => fullName(one) === name);
-    if (!found) {
-      const known = operations.map((one) => `  ${fullName(one)}`).join("\n");
-      throw new RangeError(`No operation is named "${name}". There are:\n${known}`);
-    }
+    const found = costNamed(operations, name);
     const cost: Load = { ...found, commandsOnCluster: found.commandsOnCluster ?? found.commands };
     for (const part of Object.keys(load) as (keyof Load)[]) load[part] += cost[part] * perSecond;
   }

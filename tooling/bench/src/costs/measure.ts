@@ -6,7 +6,7 @@ import { now } from "@tooling/lab";
 import { onSent } from "../sent.js";
 import { median } from "../statistics.js";
 import type { Cost, Costs, IdleCost, OperationCost, StoredCost } from "./costs.js";
-import { meter, per } from "./meter.js";
+import { meter } from "./meter.js";
 import { idle, operations, stored } from "./operations.js";
 import { type CostedOperation, type IdleObject, type Opened, Scene, type StoredObject } from "./scene.js";
 
@@ -18,29 +18,12 @@ const restMs = 500;
 const firstMs = 10_500;
 
 /** The name in two parts, as it is kept. */
-const parted = ({ name, about }: IdleObject | StoredObject | CostedOperation) => ({
-  package: name.slice(0, name.indexOf(":")),
-  name: name.slice(name.indexOf(":") + 2),
-  about,
-});
-
-type Say = (text: string) => void;
-
-/** The medians over the rounds. A busy machine only adds to the CPU, so that the least is nearest. */
-const middle = (costs: readonly Cost[]): Cost => {
-  const of = (name: keyof Cost): number => median(costs.map((cost) => cost[name]));
-  return {
-    commands: of("commands"),
-    innerCommands: of("innerCommands"),
-    bytesIn: of("bytesIn"),
-    bytesOut: of("bytesOut"),
-    cpuMicros: Math.min(...costs.map(({ cpuMicros }) => cpuMicros)),
-  };
+const parted = ({ name, about }: IdleObject | StoredObject | CostedOperation) => {
+  const [from = "", ...rest] = name.split(": ");
+  return { package: from, name: rest.join(": "), about };
 };
 
-const empty = async (server: RedisServer): Promise<void> => {
-  await Promise.all(server.nodes.map((node) => node.call("FLUSHALL")));
-};
+const empty = (server: RedisServer) => Promise.all(server.nodes.map((node) => node.call("FLUSHALL")));
 
 const measureOperation = async (
   server: RedisServer,
@@ -57,58 +40,56 @@ const measureOperation = async (
   }
   const once = async (each: number): Promise<Cost> => {
     for (const { prepare } of opened) await prepare?.(each);
-    return per(each * callers, await meter(server, () => Promise.all(opened.map(({ run }) => run(each)))));
+    return meter(server, () => Promise.all(opened.map(({ run }) => run(each))));
   };
   const each = Math.ceil(count / callers);
   // Scripts are loaded, and connections opened.
   await once(Math.ceil(each / 4));
   const costs: Cost[] = [];
   for (let round = 0; round < times; round++) costs.push(await once(each));
-  return middle(costs);
+  const per = (name: keyof Cost, middle = median): number => middle(costs.map((cost) => cost[name])) / (each * callers);
+  return {
+    commands: per("commands"),
+    innerCommands: per("innerCommands"),
+    bytesIn: per("bytesIn"),
+    bytesOut: per("bytesOut"),
+    // A busy machine only adds to the CPU, so that the least is nearest.
+    cpuMicros: per("cpuMicros", (values) => Math.min(...values)),
+  };
 };
 
-const usage = async (server: RedisServer): Promise<{ readonly bytes: number; readonly keys: number }> => {
-  const bytes = /^used_memory:(\d+)/m.exec(String(await server.call("INFO", "memory")))?.[1];
-  return { bytes: Number(bytes), keys: Number(await server.call("DBSIZE")) };
+/** On a single server, or one with the operation's replicas; and on the Cluster. */
+const operationCost = async (
+  single: RedisServer,
+  cluster: RedisServer,
+  one: CostedOperation,
+): Promise<OperationCost> => {
+  const replicated = one.replicas > 0 ? await startRedis({ replicas: one.replicas }) : undefined;
+  const cost = await measureOperation(replicated ?? single, one);
+  await replicated?.stop();
+  const onCluster = one.isOnCluster ? await measureOperation(cluster, one, 1) : undefined;
+  return { ...parted(one), ...cost, ...(onCluster && { commandsOnCluster: onCluster.commands }) };
 };
 
 /** The memory of `count` of them, less that of one: the clients, and the keys that all share. */
-const measureStored = async (server: RedisServer, object: StoredObject): Promise<StoredCost> => {
-  const { count } = object;
-  const usageOf = async (stores: number) => {
+const storedCost = async (server: RedisServer, one: StoredObject): Promise<StoredCost> => {
+  const usageOf = async (count: number) => {
     await empty(server);
     await using scene = new Scene(server);
-    await object.store(scene, stores);
-    return usage(server);
+    await one.store(scene, count);
+    const bytes = Number(/^used_memory:(\d+)/m.exec(String(await server.call("INFO", "memory")))?.[1]);
+    return { bytes, keys: Number(await server.call("DBSIZE")) };
   };
-  const [one, all] = [await usageOf(1), await usageOf(count)];
-  return {
-    ...parted(object),
-    bytes: (all.bytes - one.bytes) / (count - 1),
-    keys: (all.keys - one.keys) / (count - 1),
-  };
+  const [least, all] = [await usageOf(1), await usageOf(one.count)];
+  const per = (part: keyof typeof all): number => (all[part] - least[part]) / (one.count - 1);
+  return { ...parted(one), bytes: per("bytes"), keys: per("keys") };
 };
 
-/** The objects as they are opened on a server of each kind. */
-interface Watched {
-  readonly scene: Scene;
-  readonly object: IdleObject;
-  /** When it sent a command. */
-  readonly instants: number[];
-}
-
-/** In the minute that begins after its first command. */
-const inMinute = (instants: readonly number[], startedAt: number): number => {
-  const [first = startedAt] = instants;
-  const from = first <= startedAt + firstMs ? first + restMs : startedAt;
-  return instants.filter((at) => at >= from && at < from + minuteMs).length;
-};
-
-/** All are left alone at the same time. */
-const measureIdle = async (single: RedisServer, cluster: RedisServer): Promise<IdleCost[]> => {
-  await Promise.all([empty(single), empty(cluster)]);
+/** All objects are left alone at the same time, on a server of each kind. */
+const idleCosts = async (...servers: readonly [single: RedisServer, cluster: RedisServer]): Promise<IdleCost[]> => {
+  await Promise.all(servers.map(empty));
   const watched = idle.map((object) =>
-    [single, cluster].map((server): Watched => ({ scene: new Scene(server), object, instants: [] })),
+    servers.map((server) => ({ object, scene: new Scene(server), instants: [] as number[] })),
   );
   const ofNone: number[] = [];
   const stop = onSent((connection) => {
@@ -116,58 +97,52 @@ const measureIdle = async (single: RedisServer, cluster: RedisServer): Promise<I
     (owner?.instants ?? ofNone).push(now());
   });
   try {
-    for (const one of watched.flat()) await one.object.open(one.scene);
+    for (const { object, scene } of watched.flat()) await object.open(scene);
     // Opening an object starts work that is over by then.
     await sleep(2_000);
     const startedAt = now();
     for (const { instants } of watched.flat()) instants.length = 0;
     await sleep(firstMs + restMs + minuteMs);
     if (ofNone.length > 0) throw new Error(`${String(ofNone.length)} commands were sent by none of the idle objects`);
-    return watched.map(([onSingle, onCluster]) => {
-      return {
-        ...parted(onSingle!.object),
-        commandsPerHour: 60 * inMinute(onSingle!.instants, startedAt),
-        commandsPerHourOnCluster: 60 * inMinute(onCluster!.instants, startedAt),
-      };
-    });
+    /** In the minute that begins after its first command. */
+    const perHour = ([first = startedAt, ...others]: readonly number[]): number => {
+      const from = first <= startedAt + firstMs ? first + restMs : startedAt;
+      return 60 * [first, ...others].filter((at) => at >= from && at < from + minuteMs).length;
+    };
+    return watched.map(([onSingle, onCluster]) => ({
+      ...parted(onSingle!.object),
+      commandsPerHour: perHour(onSingle!.instants),
+      commandsPerHourOnCluster: perHour(onCluster!.instants),
+    }));
   } finally {
     stop();
     for (const { scene } of watched.flat()) await scene[Symbol.asyncDispose]();
   }
 };
 
-const operationCosts = async (single: RedisServer, cluster: RedisServer, say: Say): Promise<OperationCost[]> => {
-  const costs: OperationCost[] = [];
-  for (const operation of operations) {
-    say(operation.name);
-    const replicated = operation.replicas > 0 ? await startRedis({ replicas: operation.replicas }) : undefined;
-    const cost = await measureOperation(replicated ?? single, operation);
-    await replicated?.stop();
-    const onCluster = operation.isOnCluster ? await measureOperation(cluster, operation, 1) : undefined;
-    costs.push({ ...parted(operation), ...cost, ...(onCluster && { commandsOnCluster: onCluster.commands }) });
-  }
-  return costs;
-};
-
-export const measureCosts = async (say: Say): Promise<Costs> => {
+export const measureCosts = async (say: (text: string) => void): Promise<Costs> => {
   await using single = await startRedis();
   await using cluster = await startRedis({ mode: "cluster" });
-  const costs = await operationCosts(single, cluster, say);
-  const objects: StoredCost[] = [];
-  for (const object of stored) {
-    say(object.name);
-    objects.push(await measureStored(single, object));
-  }
-  say("idle objects: a minute and a half");
-  const left = await measureIdle(single, cluster);
+  const each = async <One extends { readonly name: string }, Result>(
+    all: readonly One[],
+    measure: (one: One) => Promise<Result>,
+  ): Promise<Result[]> => {
+    const results: Result[] = [];
+    for (const one of all) {
+      say(one.name);
+      results.push(await measure(one));
+    }
+    return results;
+  };
   const { server, version } = single.version;
-  return {
+  const facts = {
     date: new Date().toISOString(),
     node: process.version,
     redis: `${server} ${version}`,
     machine: `${String(cpus().length)} cores of ${cpus()[0]?.model.trim() ?? "an unknown processor"}`,
-    operations: costs,
-    stored: objects,
-    idle: left,
+    operations: await each(operations, (one) => operationCost(single, cluster, one)),
+    stored: await each(stored, (one) => storedCost(single, one)),
   };
+  say("idle objects: a minute and a half");
+  return { ...facts, idle: await idleCosts(single, cluster) };
 };

@@ -2,12 +2,12 @@
 import { randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createPrefixIndex, type PrefixIndex } from "@kit/autocomplete";
+import { createPrefixIndex } from "@kit/autocomplete";
 import { type Chat, createChat } from "@kit/chat";
 import { optimistic } from "@kit/core";
 import { createConfig } from "@kit/core/config";
 import { durable } from "@kit/core/durable";
-import { createGeoIp, type GeoIp, importGeoIp } from "@kit/geoip";
+import { createGeoIp, importGeoIp } from "@kit/geoip";
 import { createLock, type Lock } from "@kit/lock";
 import { createReceiver, createShipper, type Shipper } from "@kit/logship";
 import { createQueue, type Job, type Queue, type QueueOptions } from "@kit/queue";
@@ -21,8 +21,8 @@ import { now, seededBelow } from "@tooling/lab";
 import { namesOf, queriesOf } from "../suites/autocomplete/names.js";
 import { addressText, networksOf } from "../suites/geoip/data.js";
 import { logBlocks } from "../suites/logship/log-text.js";
-import { calls, type CostedOperation, type IdleObject, inGroups, manyCallers, oneByOne } from "./scene.js";
-import { type Opened, type Scene, type StoredObject, work } from "./scene.js";
+import { calls, type CostedOperation, type IdleObject, inGroups, manyCallers, on, oneByOne } from "./scene.js";
+import { type Opened, type Run, type Scene, type StoredObject, work } from "./scene.js";
 
 /** About 200 bytes as JSON, which the server can neither compress nor share. */
 const someData = (): { readonly text: string } => ({ text: randomBytes(141).toString("base64") });
@@ -31,27 +31,25 @@ const someText = (): string => randomBytes(75).toString("base64");
 const bulk = 1_000;
 /** Neither ends nor is renewed while it is measured. */
 const longLease = { leaseMs: 3_600_000 };
-const contenders = 5;
 
-/** Ten callers of two processes. */
-const contended = (pairs: readonly (() => Promise<unknown>)[]): Opened => ({
-  run: (count) =>
-    Promise.all(
-      pairs.map(async (pair) => {
-        const caller = oneByOne(pair);
-        await Promise.all(Array.from({ length: contenders }, () => caller(count / pairs.length / contenders)));
-      }),
-    ),
-});
+/** Five callers of each process. */
+const contended = <One>(processes: readonly One[], pair: (one: One) => Promise<unknown>): Opened => {
+  const callers = processes.flatMap((one) => Array.from({ length: 5 }, () => oneByOne(() => pair(one))));
+  return { run: (count) => Promise.all(callers.map((run) => run(count / callers.length))) };
+};
+/** Ten callers of one process. */
+const wait = (acquire: () => Promise<unknown>): void => {
+  for (let caller = 0; caller < 10; caller++) void acquire().catch(() => undefined);
+};
 
 // ── lock and semaphore ──────────────────────────────────────────────────────────────────────────────────────────────
 
-const lockOn = async (scene: Scene): Promise<Lock> => scene.own(createLock(await scene.client()));
+const lockOn = on((redis) => createLock(redis));
 const locked = async (lock: Lock, name: string): Promise<void> => void (await (await lock.acquire(name)).release());
 const orderOf = (index: number): string => `order:${String(10_000_000 + index)}`;
 
-const semaphoreOn = async (scene: Scene, name: string, permits: number): Promise<Semaphore> =>
-  scene.own(createSemaphore(await scene.client(), name, { permits }));
+const semaphoreOn = (scene: Scene, name: string, permits: number): Promise<Semaphore> =>
+  on((redis) => createSemaphore(redis, name, { permits }))(scene);
 const permitted = async (semaphore: Semaphore): Promise<void> => void (await (await semaphore.acquire()).release());
 
 // ── queue ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -63,8 +61,8 @@ interface Settings {
   readonly handler?: (job: Job) => unknown;
 }
 
-const queueOn = async (scene: Scene, options: QueueOptions = {}): Promise<Queue<Jobs>> =>
-  scene.own(createQueue<Jobs>(await scene.client(), queueName, options));
+const queueOn = (scene: Scene, options: QueueOptions = {}, name = queueName): Promise<Queue<Jobs>> =>
+  on((redis) => createQueue<Jobs>(redis, name, options))(scene);
 
 const addMany = async (queue: Queue<Jobs>, count: number): Promise<void> => {
   for (let left = count; left > 0; left -= bulk)
@@ -109,48 +107,48 @@ const processing = (concurrency: number, about: string, settings: Settings = {},
     };
   });
 
-/** Jobs that are added at even distances, until all have ended. */
+/** Jobs from the first add until all have ended. */
+const untilEnded = async (scene: Scene, produce: Run): Promise<Opened> => {
+  const completed = await workerOn(scene, 100);
+  const run: Run = async (count) => {
+    const all = completed(count);
+    await produce(count);
+    await all;
+  };
+  return { run };
+};
+
+/** Jobs that are added at even distances. */
 const arriving = (what: string, about: string, count: number, perSecond: number, delayMs?: number): CostedOperation => {
   const open = async (scene: Scene): Promise<Opened> => {
     const queue = await queueOn(scene);
-    const completed = await workerOn(scene, 100);
-    return {
-      run: async (jobs) => {
-        const all = completed(jobs);
-        const startedAt = now();
-        const adds: Promise<unknown>[] = [];
-        for (let index = 0; index < jobs; index++) {
-          const earlyMs = startedAt + (index * 1_000) / perSecond - now();
-          if (earlyMs > 0) await sleep(earlyMs);
-          adds.push(queue.add("job", someData(), { delayMs }));
-        }
-        await Promise.all(adds);
-        await all;
-      },
-    };
+    return await untilEnded(scene, async (jobs) => {
+      const startedAt = now();
+      const adds: Promise<unknown>[] = [];
+      for (let index = 0; index < jobs; index++) {
+        const earlyMs = startedAt + (index * 1_000) / perSecond - now();
+        if (earlyMs > 0) await sleep(earlyMs);
+        adds.push(queue.add("job", someData(), { delayMs }));
+      }
+      await Promise.all(adds);
+    });
   };
-  return work(`queue: ${what}, ${perSecond.toLocaleString("en-US")} a second`, about, count, open, {
-    isOnCluster: false,
-  });
+  const name = `queue: ${what}, ${perSecond.toLocaleString("en-US")} a second`;
+  return work(name, about, count, open, { isOnCluster: false });
 };
 
-/** Jobs that producers add one by one as fast as they can, until all have ended. */
+/** Jobs that producers add one by one as fast as they can. */
 const busy = async (scene: Scene): Promise<Opened> => {
-  const completed = await workerOn(scene, 100);
-  const producers: Opened["run"][] = [];
+  const producers: Run[] = [];
   while (producers.length < manyCallers) {
     const queue = await queueOn(scene);
     producers.push(oneByOne(() => queue.add("job", someData())));
   }
-  return {
-    run: async (count) => {
-      const all = completed(count);
-      await Promise.all(producers.map((add) => add(count / manyCallers)));
-      await all;
-    },
-  };
+  return await untilEnded(scene, (count) => Promise.all(producers.map((add) => add(count / manyCallers))));
 };
 
+const schedulesOn = (scene: Scene, name: string): Promise<Schedules> =>
+  on((redis) => createSchedules(redis, name))(scene);
 const storeSchedules = async (schedules: Schedules, count: number): Promise<void> => {
   const due = { name: "job", data: {}, everyMs: 60_000, startAt: Date.now() + 3e11 };
   await inGroups(500, (index) => schedules.upsert(`s${String(index)}`, due))(count);
@@ -162,9 +160,10 @@ const from = "sender";
 const readerOf = ({ index }: Scene): string => `reader ${String(index)}`;
 const chatName = (scene: Scene, index = 0): string => `order:${String(scene.index)}:${String(index)}`;
 
+const bareChatOn = on((redis) => createChat<string>(redis));
 /** So many chats of ten members. */
 const chatOn = async (scene: Scene, chats = 1): Promise<Chat<string>> => {
-  const chat = scene.own(createChat<string>(await scene.client()));
+  const chat = await bareChatOn(scene);
   const members = [readerOf(scene), from, ...Array.from({ length: 8 }, (_, index) => `member ${String(index)}`)];
   await inGroups(500, (index) => chat.create(chatName(scene, index), { members }))(chats);
   return chat;
@@ -188,28 +187,26 @@ const readerOn = async (scene: Scene, chats?: number) => {
 const listen = (scene: Scene, chat: Chat<string>, members: readonly string[]): void => {
   const end = new AbortController();
   const all = members.map((member) => chat.listen(member, { signal: end.signal }).each(() => undefined));
-  scene.atEnd(async () => {
+  scene.atEnd(() => {
     end.abort();
-    await Promise.allSettled(all);
+    return Promise.allSettled(all);
   });
 };
 
 const channel = "web";
-const shipperOn = async (scene: Scene): Promise<Shipper> =>
-  scene.own(createShipper(await scene.client(), channel, { limitBytes: 2 ** 30, consumers: ["stats"] }));
+const shipperOn = on((redis) => createShipper(redis, channel, { limitBytes: 2 ** 30, consumers: ["stats"] }));
 let files = 0;
 const ship = (shipper: Shipper, mebibytes: number): Promise<unknown> =>
   shipper.send(`access-${String(++files)}.log`, Readable.from(logBlocks(mebibytes * 2 ** 20)));
 
-const statsOn = async (scene: Scene): Promise<Stats> => scene.own(createStats(await scene.client()));
+const statsOn = on((redis) => createStats(redis));
 const routesOf = (stats: Stats) => stats.counter("hits_total", { labelNames: ["route"] });
 const routeOf = (index: number) => ({ route: `/route/${String(index)}` });
 
 // ── autocomplete, geoip, core ───────────────────────────────────────────────────────────────────────────────────────
 
 const nameCount = 10_000;
-const indexOn = async (scene: Scene, name = "sellers"): Promise<PrefixIndex> =>
-  scene.own(createPrefixIndex(await scene.client(), name));
+const indexOn = (scene: Scene, name = "sellers") => on((redis) => createPrefixIndex(redis, name))(scene);
 
 const rangeCount = 20_000;
 const loadRanges = async (scene: Scene, count: number): Promise<void> => {
@@ -219,9 +216,9 @@ const loadRanges = async (scene: Scene, count: number): Promise<void> => {
   }));
   await importGeoIp(await scene.client(), "city", ranges);
 };
-const geoOn = async (scene: Scene, cachePages?: number): Promise<GeoIp> => {
+const geoOn = async (scene: Scene, cachePages?: number) => {
   if (scene.index === 0) await loadRanges(scene, rangeCount);
-  return scene.own(createGeoIp(await scene.client(), "city", { cachePages }));
+  return await on((redis) => createGeoIp(redis, "city", { cachePages }))(scene);
 };
 const someAddresses = (): ((index: number) => string) => {
   const networks = [...networksOf(rangeCount)];
@@ -231,7 +228,7 @@ const someAddresses = (): ((index: number) => string) => {
 };
 
 const configOn = async (scene: Scene, name: string) => {
-  const config = scene.own(createConfig(await scene.client(), name, { default: { limit: 50 } }));
+  const config = await on((redis) => createConfig(redis, name, { default: { limit: 50 } }))(scene);
   await config.ready();
   return config;
 };
@@ -243,7 +240,7 @@ export const operations: readonly CostedOperation[] = [
   }),
   work("lock: acquire and release, contended", "10 callers of two processes, one name", 500, async (scene) => {
     const locks = [await lockOn(scene), await lockOn(scene)];
-    return contended(locks.map((lock) => () => locked(lock, "hot")));
+    return contended(locks, (lock) => locked(lock, "hot"));
   }),
   calls("lock: renewal of one lease", "on one server, up to 100 leases of a process share it", 500, async (scene) => {
     const lease = await (await lockOn(scene)).acquire(`held:${String(scene.index)}`);
@@ -255,7 +252,7 @@ export const operations: readonly CostedOperation[] = [
   }),
   work("semaphore: acquire and release, contended", "two permits, 10 callers of two processes", 500, async (scene) => {
     const semaphores = [await semaphoreOn(scene, "hot", 2), await semaphoreOn(scene, "hot", 2)];
-    return contended(semaphores.map((semaphore) => () => permitted(semaphore)));
+    return contended(semaphores, permitted);
   }),
   calls("queue: add", "data of 200 bytes", 2_000, async (scene) => {
     const queue = await queueOn(scene);
@@ -451,7 +448,7 @@ export const stored: readonly StoredObject[] = [
     await all;
   }),
   object("queue: a schedule", "", 10_000, async (scene, count) =>
-    storeSchedules(scene.own(createSchedules(await scene.client(), queueName)), count),
+    storeSchedules(await schedulesOn(scene, queueName), count),
   ),
   object("chat: a chat of ten members", "no messages", 2_000, chatOn),
   object("chat: a message", "100 bytes, until all have read it", 10_000, async (scene, count) => {
@@ -472,10 +469,6 @@ export const stored: readonly StoredObject[] = [
 ];
 
 const alone = (name: string, about: string, open: IdleObject["open"]): IdleObject => ({ name, about, open });
-/** Ten callers of one process. */
-const waiting = (acquire: () => Promise<unknown>): void => {
-  for (let caller = 0; caller < 10; caller++) void acquire().catch(() => undefined);
-};
 
 export const idle: readonly IdleObject[] = [
   alone("lock: a held lock", "lease of 10 s", async (scene) => (await lockOn(scene)).acquire("held")),
@@ -489,30 +482,30 @@ export const idle: readonly IdleObject[] = [
   alone("lock: callers that wait for one name", "ten of one process", async (scene) => {
     const lock = await lockOn(scene);
     await (await lockOn(scene)).acquire("waited for", longLease);
-    waiting(() => lock.acquire("waited for"));
+    wait(() => lock.acquire("waited for"));
   }),
   alone("semaphore: a held permit", "lease of 10 s", async (scene) => (await semaphoreOn(scene, "held", 5)).acquire()),
   alone("semaphore: callers that wait for a permit", "ten of one process", async (scene) => {
     const semaphore = await semaphoreOn(scene, "full", 1);
     await (await semaphoreOn(scene, "full", 1)).acquire(longLease);
-    waiting(() => semaphore.acquire());
+    wait(() => semaphore.acquire());
   }),
   alone("queue: a queue object that adds nothing", "", async (scene) =>
-    scene.own(createQueue(await scene.client(), "idle objects")).add("job", {}),
+    (await queueOn(scene, {}, "idle objects")).add("job", {}),
   ),
   alone("queue: a worker without jobs", "any number of handlers", async (scene) => {
-    const queue = scene.own(createQueue(await scene.client(), "no jobs"));
+    const queue = await queueOn(scene, {}, "no jobs");
     scene.own(queue.work({ job: () => undefined }, { concurrency: 100 }));
   }),
   alone("queue: a worker with one long job", "lease of 10 s", async (scene) => {
-    const queue = scene.own(createQueue(await scene.client(), "a long job"));
+    const queue = await queueOn(scene, {}, "a long job");
     let end: (() => void) | undefined;
     scene.own(queue.work({ job: () => new Promise<void>((resolve) => (end = resolve)) }));
-    scene.atEnd(() => Promise.resolve(end?.()));
+    scene.atEnd(() => end?.());
     await queue.add("job", {});
   }),
   alone("queue: 10,000 schedules, none due", "", async (scene) => {
-    const schedules = scene.own(createSchedules(await scene.client(), "idle schedules"));
+    const schedules = await schedulesOn(scene, "idle schedules");
     await storeSchedules(schedules, 10_000);
     schedules.run();
   }),
@@ -520,7 +513,7 @@ export const idle: readonly IdleObject[] = [
     listen(scene, await chatOn(scene, 10), [readerOf(scene)]),
   ),
   alone("chat: listeners of 100 members", "of one process", async (scene) => {
-    const chat = scene.own(createChat<string>(await scene.client()));
+    const chat = await bareChatOn(scene);
     const members = Array.from({ length: 100 }, (_, index) => `one of many ${String(index)}`);
     for (const name of members) await chat.create(name, { members: [name] });
     listen(scene, chat, members);
@@ -533,7 +526,7 @@ export const idle: readonly IdleObject[] = [
   alone("stats: a counter that counts all the time", "`flushMs` of 250", async (scene) => {
     const counter = (await statsOn(scene)).counter("busy_total");
     const timer = setInterval(() => counter.inc(), 20);
-    scene.atEnd(() => Promise.resolve(clearInterval(timer)));
+    scene.atEnd(() => clearInterval(timer));
   }),
   alone("autocomplete: an index without queries", "", async (scene) => (await indexOn(scene)).suggest("a")),
   alone("geoip: a reader without lookups", "", async (scene) => (await geoOn(scene)).lookup(someAddresses()(0))),

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { root } from "../keep.js";
-import { type Costs, fullName, loadOf, type Mix } from "./costs.js";
+import { costNamed, type Costs, loadOf, type Mix } from "./costs.js";
 
 /** A server is full at half a core: the other half is for peaks, snapshots and a failover. */
 const fullAt = 0.5;
@@ -41,15 +41,14 @@ const shop = {
 
 /** The operations of each example at a rate, by the name of its table in the page. */
 export const examples: Readonly<Record<string, (rate: Rate) => Mix>> = {
-  shop: (rate) => ({
-    "stats: flush of 64 counters": flushesPerSecond * processesAt[rate],
-    ...Object.fromEntries(
-      Object.values(shop).map(([share, name]): [string, number] => {
-        const perSecond = (rate * share) / 100;
-        return [typeof name === "string" ? name : name(perSecond), perSecond];
-      }),
-    ),
-  }),
+  shop: (rate) => {
+    const mix: Record<string, number> = { "stats: flush of 64 counters": flushesPerSecond * processesAt[rate] };
+    for (const [share, name] of Object.values(shop)) {
+      const perSecond = (rate * share) / 100;
+      mix[typeof name === "string" ? name : name(perSecond)] = perSecond;
+    }
+    return mix;
+  },
   jobs: (rate) => ({ [jobsAt(rate)]: rate }),
 };
 
@@ -80,98 +79,79 @@ const bytes = (value: number): string => {
   return `${short(value / 1_000 ** step)} ${units[step] ?? ""}`;
 };
 
-const table = (head: readonly string[], rows: readonly (readonly string[])[]): string =>
-  [head, head.map((_, column) => (column === 0 ? "---" : "---:")), ...rows]
-    .map((cells) => `| ${cells.join(" | ")} |`)
-    .join("\n");
-
 type Named = { readonly package: string; readonly name: string; readonly about: string };
 const named = ({ package: from, name, about }: Named): string =>
   `${from}: **${name}**${about === "" ? "" : `: ${about}`}`;
 
-const loadRow = (costs: Costs, mixAt: (rate: Rate) => Mix, rate: Rate): readonly string[] => {
-  const load = loadOf(costs, mixAt(rate));
-  const masters = Math.max(1, Math.ceil(load.cpuMicros / 1e6 / fullAt));
-  const cpu = `${short(load.cpuMicros / 1e4)} %`;
-  const moved = [bytes(load.bytesIn), bytes(load.bytesOut)];
-  return [grouped(rate), short(load.commands), short(load.commandsOnCluster), cpu, ...moved, String(masters)];
-};
-
-const memoryRow = ({ stored }: Costs, [what, object, part, seconds]: (typeof kept)[number]): readonly string[] => {
-  const found = stored.find((one) => fullName(one) === object);
-  if (!found) throw new RangeError(`No stored object is named "${object}"`);
-  return [what, ...rates.map((rate) => bytes(((rate * shop[part][0]) / 100) * seconds * found.bytes))];
-};
+/** A row for each of `all`: a cell for each column. */
+const table = <One>(all: readonly One[], columns: Readonly<Record<string, (one: One) => string>>): string =>
+  [
+    Object.keys(columns),
+    Object.keys(columns).map((_, column) => (column === 0 ? "---" : "---:")),
+    ...all.map((one) => Object.values(columns).map((cell) => cell(one))),
+  ]
+    .map((cells) => `| ${cells.join(" | ")} |`)
+    .join("\n");
 
 /** `a, b and c` */
 const listed = (parts: readonly string[]): string => `${parts.slice(0, -1).join(", ")} and ${parts.at(-1) ?? ""}`;
 
 /** The tables, by the names of their places in the page. The page says in a sentence what sends nothing. */
-export const tablesOf = (costs: Costs): ReadonlyMap<string, string> => {
+export const tablesOf = (costs: Costs): Readonly<Record<string, string>> => {
   const { date, redis, node, machine, operations, stored, idle } = costs;
   const parts = Object.entries(shop).map(([about, [share]]) => `${String(share)} ${about}`);
   const processes = rates.map((rate) => grouped(processesAt[rate]));
-  const loads = ["Operations/s", "Commands/s", "on a Cluster", "CPU of one core", "In, a second", "Out, a second"];
-  return new Map([
-    [
-      "conditions",
-      `Measured on ${date.slice(0, 10)}: ${redis.replace(/^./, (first) => first.toUpperCase())}, Node ${node.slice(1)}, ${machine}, one machine for all.`,
-    ],
-    [
-      "operations",
-      table(
-        ["Operation", "Commands", "on a Cluster", "Inside scripts", "Bytes in", "Bytes out", "CPU, µs"],
-        operations
-          .filter(({ commands }) => commands > 0)
-          .map((one) => [
-            named(one),
-            short(one.commands),
-            one.commandsOnCluster === undefined ? "" : short(one.commandsOnCluster),
-            short(Math.max(0, one.innerCommands)),
-            ...[one.bytesIn, one.bytesOut, one.cpuMicros].map(short),
-          ]),
-      ),
-    ],
-    [
-      "stored",
-      table(
-        ["Object", "Bytes", "Keys"],
-        stored.map((one) => [named(one), short(one.bytes), short(Number(one.keys.toFixed(2)))]),
-      ),
-    ],
-    [
-      "idle",
-      table(
-        ["Left alone", "Commands an hour", "on a Cluster", `A month at ${assumedPrice.toFixed(2)}`],
-        idle
-          .filter(({ commandsPerHour }) => commandsPerHour > 0)
-          .map((one) => [
-            named(one),
-            short(one.commandsPerHour),
-            short(one.commandsPerHourOnCluster),
-            ((one.commandsPerHour * hoursPerMonth * assumedPrice) / pricedCommands).toFixed(2),
-          ]),
-      ),
-    ],
-    [
-      "mix",
-      `Of a hundred operations: ${listed(parts)}. ${listed(processes)} processes share the work. Each flushes 64 series four times a second.`,
-    ],
-    [
-      "memory",
-      table(
-        ["In memory", ...rates.map((rate) => `${grouped(rate)}/s`)],
-        kept.map((one) => memoryRow(costs, one)),
-      ),
-    ],
-    ...Object.entries(examples).map(([name, mixAt]): [string, string] => [
-      name,
-      table(
-        [...loads, "Masters"],
-        rates.map((rate) => loadRow(costs, mixAt, rate)),
-      ),
-    ]),
+  const loads = (mixAt: (rate: Rate) => Mix): string =>
+    table(
+      rates.map((rate) => ({ rate, ...loadOf(costs, mixAt(rate)) })),
+      {
+        "Operations/s": ({ rate }) => grouped(rate),
+        "Commands/s": ({ commands }) => short(commands),
+        "on a Cluster": ({ commandsOnCluster }) => short(commandsOnCluster),
+        "CPU of one core": ({ cpuMicros }) => `${short(cpuMicros / 1e4)} %`,
+        "In, a second": ({ bytesIn }) => bytes(bytesIn),
+        "Out, a second": ({ bytesOut }) => bytes(bytesOut),
+        Masters: ({ cpuMicros }) => String(Math.max(1, Math.ceil(cpuMicros / 1e6 / fullAt))),
+      },
+    );
+  const inMemory = rates.map((rate) => [
+    `${grouped(rate)}/s`,
+    ([, object, part, seconds]: (typeof kept)[number]) =>
+      bytes(((rate * shop[part][0]) / 100) * seconds * costNamed(stored, object).bytes),
   ]);
+  return {
+    conditions: `Measured on ${date.slice(0, 10)}: ${redis.replace(/^./, (first) => first.toUpperCase())}, Node ${node.slice(1)}, ${machine}, one machine for all.`,
+    operations: table(
+      operations.filter(({ commands }) => commands > 0),
+      {
+        Operation: named,
+        Commands: ({ commands }) => short(commands),
+        "on a Cluster": ({ commandsOnCluster }) => (commandsOnCluster === undefined ? "" : short(commandsOnCluster)),
+        "Inside scripts": ({ innerCommands }) => short(Math.max(0, innerCommands)),
+        "Bytes in": ({ bytesIn }) => short(bytesIn),
+        "Bytes out": ({ bytesOut }) => short(bytesOut),
+        "CPU, µs": ({ cpuMicros }) => short(cpuMicros),
+      },
+    ),
+    stored: table(stored, {
+      Object: named,
+      Bytes: (one) => short(one.bytes),
+      Keys: ({ keys }) => short(Number(keys.toFixed(2))),
+    }),
+    idle: table(
+      idle.filter(({ commandsPerHour }) => commandsPerHour > 0),
+      {
+        "Left alone": named,
+        "Commands an hour": ({ commandsPerHour }) => short(commandsPerHour),
+        "on a Cluster": ({ commandsPerHourOnCluster }) => short(commandsPerHourOnCluster),
+        [`A month at ${assumedPrice.toFixed(2)}`]: ({ commandsPerHour }) =>
+          ((commandsPerHour * hoursPerMonth * assumedPrice) / pricedCommands).toFixed(2),
+      },
+    ),
+    mix: `Of a hundred operations: ${listed(parts)}. ${listed(processes)} processes share the work. Each flushes 64 series four times a second.`,
+    memory: table(kept, { "In memory": ([what]) => what, ...Object.fromEntries(inMemory) }),
+    ...Object.fromEntries(Object.entries(examples).map(([name, mixAt]) => [name, loads(mixAt)])),
+  };
 };
 
 // ── the page ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -192,15 +172,14 @@ const part = /<!-- costs: (\w+) -->\n[^]*?<!-- end -->/g;
  * @throws {RangeError} the page has a part that no table is for, or a table has no part.
  */
 export const pageOf = async (costs: Costs, page: string = readFileSync(pageFile, "utf8")): Promise<string> => {
-  const tables = tablesOf(costs);
-  const left = new Set(tables.keys());
+  const left = new Map(Object.entries(tablesOf(costs)));
   const text = page.replaceAll(part, (_, name: string) => {
-    const made = tables.get(name);
+    const made = left.get(name);
     if (made === undefined) throw new RangeError(`No table is named "${name}"`);
     left.delete(name);
     return `<!-- costs: ${name} -->\n\n${made}\n\n<!-- end -->`;
   });
-  if (left.size > 0) throw new RangeError(`The page has no part for ${[...left].join(", ")}`);
+  if (left.size > 0) throw new RangeError(`The page has no part for ${[...left.keys()].join(", ")}`);
   const prettier = createRequire(join(root, "package.json"))("prettier") as Prettier;
   const style = await prettier.resolveConfig(pageFile);
   return await prettier.format(text, { ...style, parser: "markdown" });

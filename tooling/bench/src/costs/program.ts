@@ -45,7 +45,7 @@ export const costs = async (args: readonly string[], say: (text: string) => void
     // Loads all packages, and counts their commands.
     const { measureCosts } = await import("./measure.js");
     const measured = await measureCosts(say);
-    process.stdout.write(`\n${[...tablesOf(measured).values()].join("\n\n")}\n`);
+    process.stdout.write(`\n${Object.values(tablesOf(measured)).join("\n\n")}\n`);
     if (!save) return 0;
     writeFileSync(pageFile, await pageOf(measured));
     writeFileSync(dataFile, `${JSON.stringify(measured, null, 2)}\n`);

@@ -16,7 +16,7 @@ export class Scene implements AsyncDisposable {
   readonly server: RedisServer;
   readonly index: number;
   readonly #number = ++scenes;
-  readonly #open: (() => Promise<unknown>)[] = [];
+  readonly #open: (() => unknown)[] = [];
 
   constructor(server: RedisServer, index = 0) {
     this.server = server;
@@ -42,7 +42,7 @@ export class Scene implements AsyncDisposable {
   }
 
   /** The last one runs first. */
-  atEnd(end: () => Promise<unknown>): void {
+  atEnd(end: () => unknown): void {
     this.#open.push(end);
   }
 
@@ -51,7 +51,7 @@ export class Scene implements AsyncDisposable {
   }
 }
 
-type Run = (count: number) => Promise<unknown>;
+export type Run = (count: number) => Promise<unknown>;
 type Call = (index: number) => Promise<unknown>;
 
 /** `prepare` runs before each run and is not measured. */
@@ -80,6 +80,12 @@ export interface StoredObject extends Named {
 export interface IdleObject extends Named {
   readonly open: (scene: Scene) => Promise<unknown>;
 }
+
+/** Opens an object on a separate client, as in a separate process. */
+export const on =
+  <One extends Closing>(create: (redis: Connection) => One) =>
+  async (scene: Scene): Promise<One> =>
+    scene.own(create(await scene.client()));
 
 /** Enough to keep a server awake. Alone, each command wakes it, which costs more than the command. */
 export const manyCallers = 16;

@@ -1,11 +1,11 @@
 import { eventually } from "@kit/testing";
 import { patience } from "../patience.js";
 import { Lab, type LabOptions } from "./lab.js";
-import { historyOf } from "./recorder.js";
+import { historyOf, isRecorded } from "./recorder.js";
 import type { Surroundings } from "./surroundings.js";
 import type { Worker } from "./worker.js";
 
-/** The holders, according to the server. */
+/** A lease, according to the server. */
 export interface Holder {
   readonly name: string;
   readonly token: string;
@@ -13,6 +13,13 @@ export interface Holder {
   /** Server time, epoch milliseconds. */
   readonly seenAt: number;
   readonly endsAt: number;
+  /** The workers in the wait queue, in order. */
+  readonly waiting: readonly string[];
+}
+
+/** The state of one name. */
+export interface Sight<H extends Holder> {
+  readonly holders: readonly H[];
   /** The workers in the wait queue, in order. */
   readonly waiting: readonly string[];
 }
@@ -26,6 +33,8 @@ export abstract class LeaseLab<R extends { readonly kind: string }, H extends Ho
   /** Shorter than a lease, so that calls to a silent server fail while their leases still last. */
   override readonly deadlineMs: number;
   protected override readonly heard = ["access"];
+  /** The leases of killed workers, as the server had them when the workers were certainly dead. */
+  readonly deaths: H[] = [];
 
   constructor(options: LabOptions, around: Surroundings) {
     super(options, around);
@@ -33,16 +42,26 @@ export abstract class LeaseLab<R extends { readonly kind: string }, H extends Ho
     this.deadlineMs = Math.round(this.leaseMs * 0.6);
   }
 
+  /** For each name: everything that is held now, and the workers in the wait queue. */
+  protected abstract sights(): Promise<Sight<H>[]>;
+
   /** Everything that is held now. */
-  abstract holders(): Promise<H[]>;
+  async holders(): Promise<H[]> {
+    return (await this.sights()).flatMap(({ holders }) => holders);
+  }
 
-  /** All workers that hold or wait for anything. */
-  protected abstract claimants(): Promise<string[]>;
-
-  protected abstract noteDeath(holder: H): void;
+  /** The recorded steps of each name. There are none to judge by if the server lost some, or its clock jumped. */
+  protected async steps<Step>(
+    names: readonly string[],
+    parse: (lines: readonly string[]) => Step[],
+  ): Promise<Map<string, Step[]>> {
+    const found = new Map<string, Step[]>();
+    if (isRecorded(this.setting)) for (const name of names) found.set(name, parse(await this.#recorded(name)));
+    return found;
+  }
 
   /** The lines that scripts recorded under a name. */
-  protected async recorded(name: string): Promise<string[]> {
+  async #recorded(name: string): Promise<string[]> {
     const lines: string[] = [];
     for (let page: string[] = [], from = 0; from === 0 || page.length > 0; from += page.length) {
       page = (await this.ask("LRANGE", historyOf(name), String(from), String(from + pageLines - 1))) as string[];
@@ -84,7 +103,7 @@ export abstract class LeaseLab<R extends { readonly kind: string }, H extends Ho
   override async died({ id }: Worker, kind: string): Promise<number> {
     const orphaned = (await this.holders()).filter(({ worker }) => worker === id);
     for (const holder of orphaned) {
-      this.noteDeath(holder);
+      this.deaths.push(holder);
       this.marks.push({ kind, at: holder.seenAt, name: holder.name });
     }
     return orphaned.length;
@@ -98,7 +117,11 @@ export abstract class LeaseLab<R extends { readonly kind: string }, H extends Ho
     const living = new Set(this.workers.map(({ id }) => id));
     await eventually(
       async () => {
-        const dead = (await this.claimants()).filter((id) => id !== "" && !living.has(id));
+        const claimants = (await this.sights()).flatMap(({ holders, waiting }) => [
+          ...holders.map(({ worker }) => worker),
+          ...waiting,
+        ]);
+        const dead = claimants.filter((id) => id !== "" && !living.has(id));
         if (dead.length > 0) throw new Error(`${dead.join()} are dead and still in the wait queue`);
       },
       { timeoutMs: 20_000 * patience },

@@ -4,6 +4,7 @@ import {
   type HeartbeatReply,
   waitQueueSource,
   releaseReply,
+  renewalSource,
   renewReply,
   type Seen,
 } from "@kit/core/leasing";
@@ -80,7 +81,7 @@ export const release = defineScript({
 /** Renews many leases in one step. */
 export const renew = defineScript({
   name: "read-write-lock.renew",
-  source: renewSource,
+  source: [renewalSource, renewSource],
   keys: ["...leases"],
   args: ["...terms: termMs record"],
   idempotent: true,

@@ -12,29 +12,8 @@
 local leases = KEYS
 local terms = ARGV
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local reply = { now }
--- A write without effect: at maxmemory the writes after a write that frees memory are allowed.
-redis.pcall('ZREM', leases[1], '')
-for i, key in ipairs(leases) do
-  local termMs, record = string.match(terms[i], '^(%d+) (.*)$')
-  local ms = tonumber(termMs)
-  local ending = redis.pcall('ZSCORE', key, record)
-  if not ending then
-    record = (string.sub(record, 1, 1) == 'r' and 'w' or 'r') .. string.sub(record, 2)
-    ending = redis.pcall('ZSCORE', key, record)
-  end
-  if type(ending) == 'table' then
-    reply[i + 1] = 3
-  elseif not ending or tonumber(ending) <= now then
-    reply[i + 1] = 0
-  else
-    if ms > 0 and tonumber(ending) < now + ms then
-      redis.call('ZADD', key, 'XX', string.format('%.0f', now + ms), record)
-    end
-    if ms > 0 and redis.call('PTTL', key) < ms + 1000 then redis.call('PEXPIRE', key, 2 * ms + 1000) end
-    reply[i + 1] = 1
-  end
-end
-return reply
+-- Libraries
+
+return extendEach(leases, terms, function(record)
+  return (string.sub(record, 1, 1) == 'r' and 'w' or 'r') .. string.sub(record, 2)
+end)

@@ -225,8 +225,8 @@ const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: J
 
 // ── recovery ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const regrantDueAt = (run: RunHistory, { leaseEndsAt, waiting }: Death): number => {
-  const dueAt = leaseEndsAt + 0.1 * run.leaseMs + lateMs;
+const regrantDueAt = (run: RunHistory, { endsAt, waiting }: Death): number => {
+  const dueAt = endsAt + 0.1 * run.leaseMs + lateMs;
   if (!run.isCluster) return dueAt;
   // On a Cluster subscribers may be on other nodes, so a dead waiter is not detected. Each may be granted one lease.
   const killedAt = new Map(run.workers.map((worker) => [worker.id, worker.killedAt ?? Infinity]));
@@ -237,7 +237,7 @@ const regrantDueAt = (run: RunHistory, { leaseEndsAt, waiting }: Death): number 
 export const isWaitedFor = (run: RunHistory, death: Death): boolean => {
   const dueAt = regrantDueAt(run, death);
   // A request that was under way at that moment may have missed the queue.
-  const queuedBy = death.foundAt - 20;
+  const queuedBy = death.seenAt - 20;
   return run.workers.some(({ records }) =>
     records.some(
       (record) =>
@@ -263,7 +263,7 @@ const checkRecovery = (run: RunHistory, death: Death, judge: Judge): void => {
     ...run.deaths.filter(({ name }) => name === death.name).map(({ fence }) => fence),
   ];
   const next = fences.reduce((least, fence) => (fence > death.fence && fence < least ? fence : least), 2n ** 63n);
-  const lateBy = Number(next) / 1_000 - dueAt - stalledByAll(run, death.leaseEndsAt, dueAt);
+  const lateBy = Number(next) / 1_000 - dueAt - stalledByAll(run, death.endsAt, dueAt);
   const late = `${death.name}: after the death of ${death.worker} it was granted ${lateBy.toFixed(0)} ms too late`;
   judge("L4", lateBy > 0 && late);
 };

@@ -1,3 +1,4 @@
+import type { Holder as AnyHolder } from "../../lab/lease-lab.js";
 import type { Hold, LeaseCall, LeaseRecord } from "../../lease-invariants.js";
 import type { Run, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 import type { Step } from "./read-write/history.js";
@@ -116,18 +117,12 @@ export interface Echoed {
   readonly owner?: string;
 }
 
-/** A lease whose holder was killed. Instants are the server's, epoch milliseconds. */
-export interface Death {
-  readonly name: string;
-  readonly worker: string;
+export interface Holder extends AnyHolder {
   readonly fence: bigint;
-  /** When the holder was certainly dead and the wait queue was read. */
-  readonly foundAt: number;
-  /** When its lease expires. */
-  readonly leaseEndsAt: number;
-  /** The owners of the waiters in the queue, in order. */
-  readonly waiting: readonly string[];
 }
+
+/** The lease of a killed worker. It was seen when the worker was certainly dead. */
+export type Death = Omit<Holder, "token">;
 
 /** All records of one run. */
 export interface RunHistory extends Run<LogRecord> {

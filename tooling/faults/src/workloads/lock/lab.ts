@@ -3,29 +3,24 @@ import { createLock } from "@kit/lock";
 import { createReadWriteLock } from "@kit/lock/read-write";
 import type { RedisServer } from "@kit/testing";
 import { type LabOptions, prefix } from "../../lab/lab.js";
-import { type Holder as AnyHolder, LeaseLab } from "../../lab/lease-lab.js";
-import { isRecorded } from "../../lab/recorder.js";
+import { LeaseLab, type Sight } from "../../lab/lease-lab.js";
 import type { Surroundings } from "../../lab/surroundings.js";
 import type { Echo } from "../../lab/tap.js";
 import type { Progress } from "../../work.js";
 import {
   type Access,
-  type Death,
   documents,
   type Echoed,
+  type Holder,
   type LogRecord,
   parseAccess,
   type RunHistory,
   setNames,
 } from "./history.js";
-import { parseSteps, type Step } from "./read-write/history.js";
+import { parseSteps } from "./read-write/history.js";
 
 const queueLifeMs = 16_000;
 const fenceLifeMs = 604_800_000;
-
-interface Holder extends AnyHolder {
-  readonly fence: bigint;
-}
 
 const partsOf = (name: string): string[] =>
   ["lease", "fence", "queue", "waiters"].map((part) => `${prefix}:lock:{${name}}:${part}`);
@@ -46,25 +41,26 @@ const sightScript = `local time = redis.call('TIME')
   end
   return found`;
 
-const parseHolder = (names: readonly string[], reply: readonly unknown[]): Holder => {
+const parseSight = (names: readonly string[], reply: readonly unknown[]): Sight<Holder> => {
   const [index, seconds, micros, owner = "", msLeft, fence = "", ...records] = reply.map(String);
   const [token = "", worker = ""] = owner.split("|");
   const seenAt = Number(seconds) * 1_000 + Number(micros) / 1_000;
-  return {
+  const waiting = records.map((record) => record.split(" ").at(-1) ?? "");
+  const holder = {
     name: names[Number(index)] ?? "",
     token,
     worker,
     fence: BigInt(/^\d+:(\d+)/.exec(fence)?.[1] ?? "0"),
     seenAt,
     endsAt: seenAt + Number(msLeft),
-    waiting: records.map((record) => record.split(" ").at(-1) ?? ""),
+    waiting,
   };
+  return { holders: token === "" ? [] : [holder], waiting };
 };
 
 /** A server, the workers that contend for its locks, and the injections. */
 export class LockLab extends LeaseLab<LogRecord, Holder> {
   readonly names: readonly string[];
-  readonly deaths: Death[] = [];
   override readonly claimInFile: RegExp = /:lease\r\n\$\d+\r\n([0-9A-Za-z_-]{16,})\|/g;
   readonly #lookAtRegister: ReturnType<RedisServer["client"]>;
 
@@ -102,28 +98,16 @@ export class LockLab extends LeaseLab<LogRecord, Holder> {
   // ── the state of the servers ──────────────────────────────────────────────────────────────────────────────────────
 
   /** All holders and waiters, free locks included. On a single server they are read at one instant. */
-  async #sight(): Promise<Holder[]> {
+  protected override async sights(): Promise<Sight<Holder>[]> {
     const groups = this.server.mode === "cluster" ? this.names.map((name) => [name]) : [this.names];
     const found = await Promise.all(
       groups.map(async (names) => {
         const keys = names.flatMap(partsOf);
         const replies = await this.ask("EVAL", sightScript, String(keys.length), ...keys);
-        return (replies as unknown[][]).map((reply) => parseHolder(names, reply));
+        return (replies as unknown[][]).map((reply) => parseSight(names, reply));
       }),
     );
     return found.flat();
-  }
-
-  override async holders(): Promise<Holder[]> {
-    return (await this.#sight()).filter(({ token }) => token !== "");
-  }
-
-  protected override async claimants(): Promise<string[]> {
-    return (await this.#sight()).flatMap(({ worker, waiting }) => [worker, ...waiting]);
-  }
-
-  protected override noteDeath({ name, worker, fence, seenAt, endsAt, waiting }: Holder): void {
-    this.deaths.push({ name, worker, fence, foundAt: seenAt, leaseEndsAt: endsAt, waiting });
   }
 
   // ── the end of a run ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -139,15 +123,8 @@ export class LockLab extends LeaseLab<LogRecord, Holder> {
       registers: await this.#registers(),
       deaths: this.deaths,
       copiedAcquires: this.around.tap?.echoes.flatMap(echoOf) ?? [],
-      readWriteSteps: await this.#readWriteSteps(),
+      readWriteSteps: await this.steps(documents, parseSteps),
     };
-  }
-
-  async #readWriteSteps(): Promise<Map<string, Step[]>> {
-    const found = new Map<string, Step[]>();
-    if (!isRecorded(this.setting)) return found;
-    for (const name of documents) found.set(name, parseSteps(await this.recorded(name)));
-    return found;
   }
 
   async #registers(): Promise<Map<string, Access[]>> {

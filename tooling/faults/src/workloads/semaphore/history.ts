@@ -1,3 +1,4 @@
+import type { Holder } from "../../lab/lease-lab.js";
 import type { Hold, LeaseCall, LeaseRecord } from "../../lease-invariants.js";
 import type { Run, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
@@ -82,13 +83,8 @@ export interface Echoed {
   readonly isDenied: boolean;
 }
 
-/** A permit whose holder was killed. Instants are the server's, epoch milliseconds. */
-export interface Death {
-  readonly name: string;
-  readonly worker: string;
-  /** When the permit expires. */
-  readonly endsAt: number;
-}
+/** The permit of a killed worker. */
+export type Death = Pick<Holder, "name" | "worker" | "endsAt">;
 
 /** All records of one run. */
 export interface RunHistory extends Run<LogRecord> {

@@ -1,22 +1,12 @@
 import { connect } from "@kit/core";
 import { createSemaphore } from "@kit/semaphore";
 import { type LabOptions, prefix } from "../../lab/lab.js";
-import { type Holder, LeaseLab } from "../../lab/lease-lab.js";
-import { isRecorded } from "../../lab/recorder.js";
+import { type Holder, LeaseLab, type Sight } from "../../lab/lease-lab.js";
 import type { Surroundings } from "../../lab/surroundings.js";
 import type { Echo } from "../../lab/tap.js";
 import type { Progress } from "../../work.js";
 import { lastingNames, progressIn } from "./checker.js";
-import {
-  type Death,
-  type Echoed,
-  type LogRecord,
-  parsePermitRecord,
-  parseSteps,
-  type RunHistory,
-  type Spec,
-  type Step,
-} from "./history.js";
+import { type Echoed, type LogRecord, parsePermitRecord, parseSteps, type RunHistory, type Spec } from "./history.js";
 
 const metaLifeMs = 604_800_000;
 const queueLifeMs = 16_000;
@@ -28,7 +18,6 @@ const sightScript = `return { redis.call('TIME'), redis.call('ZRANGE', KEYS[1], 
 /** A server, the workers that contend for permits on it, and the injections. */
 export class SemaphoreLab extends LeaseLab<LogRecord, Holder> {
   readonly specs: readonly Spec[];
-  readonly deaths: Death[] = [];
   override readonly claimInFile: RegExp =
     /:permits\r\n(?:\$\d+\r\n(?:XX|\d+)\r\n){1,2}\$\d+\r\n([0-9A-Za-z_-]{16,})\|/g;
 
@@ -61,7 +50,7 @@ export class SemaphoreLab extends LeaseLab<LogRecord, Holder> {
 
   // ── the state of the server ───────────────────────────────────────────────────────────────────────────────────────
 
-  async #sight(name: string): Promise<{ holders: Holder[]; waiting: string[] }> {
+  async #sight(name: string): Promise<Sight<Holder>> {
     const keys = [keyOf(name, "permits"), keyOf(name, "queue")];
     const reply = await this.ask("EVAL", sightScript, String(keys.length), ...keys);
     const [[seconds, micros] = [], permits = [], rows = []] = reply as string[][];
@@ -76,23 +65,8 @@ export class SemaphoreLab extends LeaseLab<LogRecord, Holder> {
     return { holders, waiting };
   }
 
-  async #sights(): Promise<{ holders: Holder[]; waiting: string[] }[]> {
+  protected override async sights(): Promise<Sight<Holder>[]> {
     return await Promise.all(this.specs.map(({ name }) => this.#sight(name)));
-  }
-
-  override async holders(): Promise<Holder[]> {
-    return (await this.#sights()).flatMap(({ holders }) => holders);
-  }
-
-  protected override async claimants(): Promise<string[]> {
-    return (await this.#sights()).flatMap(({ holders, waiting }) => [
-      ...holders.map(({ worker }) => worker),
-      ...waiting,
-    ]);
-  }
-
-  protected override noteDeath({ name, worker, endsAt }: Holder): void {
-    this.deaths.push({ name, worker, endsAt });
   }
 
   // ── the end of a run ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -105,18 +79,13 @@ export class SemaphoreLab extends LeaseLab<LogRecord, Holder> {
       specs: this.specs,
       lookedAt: isLookedAt ? this.specs.length : 0,
       leftovers: isLookedAt ? await this.#leftovers() : [],
-      steps: await this.#steps(),
+      steps: await this.steps(
+        this.specs.map(({ name }) => name),
+        parseSteps,
+      ),
       deaths: this.deaths,
       copiedAcquires: this.around.tap?.echoes.flatMap(echoOf) ?? [],
     };
-  }
-
-  /** Reads the histories. There are none to judge by if the server evicted keys or its clock jumped. */
-  async #steps(): Promise<Map<string, Step[]>> {
-    const found = new Map<string, Step[]>();
-    if (!isRecorded(this.setting)) return found;
-    for (const { name } of this.specs) found.set(name, parseSteps(await this.recorded(name)));
-    return found;
   }
 
   /** After all workers have left: permits that cannot be acquired, and keys that live longer than documented. */

@@ -7,7 +7,7 @@ const { make, Redis } = await import(module);
 // The channel to the parent must not keep the process alive.
 process.channel?.unref();
 const redis = new Redis(url);
-const leaser = make(redis, prefix, name);
+const leaser = make(redis, name, { prefix });
 
 if (how === "close") {
   const held = await leaser.acquire();

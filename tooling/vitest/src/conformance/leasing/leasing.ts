@@ -123,7 +123,7 @@ export interface Leasing {
   readonly acquired: object;
   /** Fields that make the text of a lease invalid, besides those of every package. */
   readonly spoilt: Readonly<Record<string, object>>;
-  /** A module whose `make` makes a leaser, for processes of their own. */
+  /** A module whose `make(redis, name, options)` makes a leaser, for processes of their own. */
   readonly module: URL;
 }
 

@@ -1,5 +1,5 @@
-import { eventually, type RedisMode, useRedis } from "@kit/testing";
-import { aborted, guardUsers, type Login, promptMs, rejection, timed } from "@tooling/vitest/helpers";
+import { eventually, useRedis } from "@kit/testing";
+import { aborted, guardUsers, inModes, promptMs, rejection, timed } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type AcquireOptions, type Lease, type LeaseSet, type Lock, LockLostError } from "../src/index.js";
@@ -9,7 +9,7 @@ import { enqueue, fixtureOf, type LockFixture, next } from "./harness.js";
 const reason = new Error("never mind");
 
 /** The behaviour of several names at once, on one server or on a Cluster, where the names lie on several nodes. */
-export const severalNamesBehaviour = (mode: RedisMode, login?: Login): void => {
+inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
   describe(`several names on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
@@ -409,7 +409,7 @@ export const severalNamesBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(new Set(nodes).size).toBeGreaterThan(1);
       });
   });
-};
+});
 
 /** Counts the commands of a client, and how many of them were sent before the first was answered. */
 const watchCalls = (client: object): { end(): { calls: number; together: number } } => {

@@ -1,9 +1,9 @@
-import { eventually, type RedisMode, useRedis } from "@kit/testing";
+import { eventually, useRedis } from "@kit/testing";
 import {
   aborted,
   endMigrations,
   guardUsers,
-  type Login,
+  inModes,
   migrateLogin,
   moveSlot,
   onMovingSlots,
@@ -18,10 +18,10 @@ import { createLock, LockLostError, type LockOptions } from "../src/index.js";
 import type { ReadWriteLease, ReadWriteLock } from "../src/read-write/index.js";
 import * as scripts from "../src/read-write/scripts/index.js";
 import { user } from "./acl.js";
-import { fixtureOf, type ReadWriteFixture, ReadWritePeer, works } from "./read-write-harness.js";
+import { fixtureOf, name, type ReadWriteFixture, works } from "./read-write-harness.js";
 
 /** The behaviour of a read/write lock, on one server or on a Cluster, with a `login` as that user. */
-export const readWriteBehaviour = (mode: RedisMode, login?: Login): void => {
+inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
   const where = mode === "cluster" ? "Cluster" : "single server";
   describe(`a read/write lock on a ${where}${login ? ", as its ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
@@ -32,7 +32,6 @@ export const readWriteBehaviour = (mode: RedisMode, login?: Login): void => {
     /** Leases that outlast a test on any machine. */
     const make = (options?: LockOptions): ReadWriteLock =>
       fixture().make({ leaseMs: 60_000, renew: false, ...options });
-    const name = "prices";
 
     it("serves readers and writers from acquire to release", async () => {
       await works(fixture(), make(), name);
@@ -166,9 +165,7 @@ export const readWriteBehaviour = (mode: RedisMode, login?: Login): void => {
       it("pass the waiting writers of a killed process after two to three seconds, and no living one", async () => {
         const { connect, db, enqueue, keysOf, on, untilWaiting } = fixture();
         const first = await make().read.acquire(name);
-        const peer = new ReadWritePeer(redis, name, login);
-        redis.defer(() => peer.kill());
-        await peer.ready;
+        const peer = await fixture().spawn();
         for (let waiters = 1; waiters <= 2; waiters++) {
           // It is killed in the queue, and never settles.
           void peer.acquire().catch(() => undefined);
@@ -349,4 +346,4 @@ export const readWriteBehaviour = (mode: RedisMode, login?: Login): void => {
 
     if (mode === "cluster") slots.itRanAll();
   });
-};
+});

@@ -1,3 +1,0 @@
-import { aclBehaviour } from "./acl-behaviour.js";
-
-aclBehaviour("single");

@@ -1,4 +1,0 @@
-import { user } from "./acl.js";
-import { readWriteBehaviour } from "./read-write-behaviour.js";
-
-readWriteBehaviour("single", user.loginForText);
