@@ -121,7 +121,7 @@ const controlOf = (chosen: readonly Workload[], name: string): { workload: Workl
   );
 };
 
-/** Logs that real programs rotate. Not a workload: nothing is injected but kills, and each log is judged by itself. */
+/** Logs that real programs rotate. Not a workload: nothing is injected except kills and lost replies, and each log is judged by itself. */
 const rotation = async (values: Readonly<Record<string, string | boolean | undefined>>): Promise<void> => {
   const { writer, control } = values as { writer?: string; control?: string };
   const number = (name: string): number | undefined => numberOf(name, values[name] as string | undefined, 1);

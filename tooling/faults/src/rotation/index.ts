@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
-import { startRedis } from "@kit/testing";
+import { FaultProxy, startRedis } from "@kit/testing";
 import { type Configuration, configurations } from "./configurations.js";
 import { controls, subjectOf } from "./controls.js";
 import { workspaceFolder } from "../lab/paths.js";
@@ -61,6 +61,14 @@ const readOn = async (settings: object, { side }: Place, random: () => number, s
   }
 };
 
+/** Loses a reply, with its connection, at random moments until `stop`. */
+const loseReplies = async ({ down }: FaultProxy, random: () => number, stop: AbortSignal): Promise<void> => {
+  while (!stop.aborted) {
+    await pause(200 + random() * 1_800, undefined, { signal: stop }).catch(() => undefined);
+    down.cutNext = stop.aborted ? 0 : 1;
+  }
+};
+
 /** The numbers of the lines that are in the files. A logger may lose some by itself, and has a file and its compressed form for a moment. */
 const linesIn = (directory: string, match: string): Set<string> => {
   const lines = new Set<string>();
@@ -88,6 +96,7 @@ const runOne = async (configuration: Configuration, root: string, options: Rotat
   const stopNow = (): void => stop.abort();
   process.once("exit", stopNow);
   await using server = await startRedis();
+  await using proxy = await FaultProxy.start({ port: server.nodes[0]!.port });
   const writer = childOf("writer.mjs", {
     ...configuration,
     ...place,
@@ -102,12 +111,16 @@ const runOne = async (configuration: Configuration, root: string, options: Rotat
   const subject = subjectOf(options.control);
   const began = performance.now();
   const reading = ways.map((way) => {
-    const settings = { way, subject, url: server.url, ...place, match, live, rotated };
+    const settings = { way, subject, url: proxy.url, ...place, match, live, rotated };
     return readOn(settings, place, randomOf(`${String(seed)} ${name} ${way}`), stop.signal);
   });
   let isStuck = false;
   let timer: NodeJS.Timeout | undefined;
+  const isOver = new AbortController();
+  const losing = loseReplies(proxy, randomOf(`${String(seed)} ${name} replies`), isOver.signal);
   const [code] = await writing;
+  isOver.abort();
+  await losing;
   if (code === 0)
     timer = setTimeout(() => {
       isStuck = true;
@@ -137,7 +150,7 @@ const runOne = async (configuration: Configuration, root: string, options: Rotat
   const files = readdirSync(place.directory).length;
   const isRight = code === 0 && !isStuck && verdicts.every((one) => one.isRight);
   say(
-    `${isRight ? "ok    " : "FAILED"} ${name}: ${String(written)} lines written, ${String(truth.size)} in ${String(files)} files, ${String(kills)} kills, ${((performance.now() - began) / 1_000).toFixed(0)} s${isStuck ? `, not read within ${String(drainMs / 1_000)} s` : ""}${code === 0 ? "" : `, the writer ended with ${String(code)}`}`,
+    `${isRight ? "ok    " : "FAILED"} ${name}: ${String(written)} lines written, ${String(truth.size)} in ${String(files)} files, ${String(kills)} kills, ${String(proxy.stats.resets)} lost replies, ${((performance.now() - began) / 1_000).toFixed(0)} s${isStuck ? `, not read within ${String(drainMs / 1_000)} s` : ""}${code === 0 ? "" : `, the writer ended with ${String(code)}`}`,
   );
   for (const { way, counted, lost, doubled, odd, events } of verdicts) {
     const some = [...lost.slice(0, 3), ...doubled.slice(0, 3), ...odd.slice(0, 3)].join(", ");
