@@ -127,7 +127,7 @@ export class LogConnection {
 
   /** Some fields of a hash. */
   async fields(
-    key: "files" | "progress" | "sources",
+    key: "channel" | "files" | "progress" | "sources",
     fields: readonly string[],
     signal: AbortSignal,
   ): Promise<(string | null)[]> {

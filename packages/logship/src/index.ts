@@ -32,7 +32,7 @@ export type { Results } from "./process/results.js";
 export type { CounterDelta, CounterOrigin, CounterSink } from "./process/processor.js";
 export type { FlushOptions, LinesContext, LinesHandler, Padding, RunSummary } from "./process/runner.js";
 export type { ChannelStatus, Codec, ConsumerStatus, FileStatus } from "./scripts/index.js";
-export type { Shipper, ShipperEvents } from "./ship/shipper.js";
+export type { Shipper, ShipperEvents, SkippedFile } from "./ship/shipper.js";
 export type { ByteSource } from "./ship/source.js";
 export type { ShippedFile, ShipProgress } from "./ship/transfer.js";
 export type { CloseOptions } from "@kit/core/toolkit";

@@ -1,4 +1,4 @@
-import { realpath, symlink, writeFile } from "node:fs/promises";
+import { realpath, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { finished } from "node:stream/promises";
@@ -71,6 +71,17 @@ describe("kit ship and kit receive", () => {
       { name: "1.log" },
       { event: "shipped", name: "2.log", wasShipped: false },
     ]);
+  });
+
+  it("name a gzip file of a followed log that they leave out", async () => {
+    const path = await writeLog(await fixture.directory(), "app.log", ["two"]);
+    await writeFile(`${path}.2.gz`, gzipSync("one\n"));
+    await utimes(`${path}.2.gz`, 1_000, 1_000);
+    const shipping = await callOf({ quiet: true, follow: true });
+    const ended = shipCommand.run(shipping, "web", path);
+    await eventually(() => expect(shipping.written.lines).toMatchObject([{ event: "skipped", file: "app.log.2.gz" }]));
+    shipping.stop();
+    expect(await ended).toBe("resumable");
   });
 
   it("end in order at a signal: written lines are committed, and the next run continues behind them", async () => {

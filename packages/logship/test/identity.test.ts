@@ -152,7 +152,7 @@ describe("a job knows a file by the text that it counted", () => {
     await running;
     await run();
     expect(await counted()).toEqual(new Map([...once(lines.slice(0, written)), ["# header", "2"]]));
-    expect(events).toEqual([{ event: "copy", file: "a.log", of: "a.log.1" }]);
+    expect(events).toEqual([{ event: "copy", file: "a.log", of: "a.log.1", to: 9 }]);
   });
 
   it.each([60, 1_500])(

@@ -160,7 +160,7 @@ describe("a job counts a line once", () => {
     await run(own);
     const twice = new Map(lines.slice(0, 300).map((line, index) => [line, index < 200 ? "2" : "1"]));
     expect(await counted(own)).toEqual(twice);
-    expect(copies).toEqual([{ file: "a.log.bak", of: "a.log" }]);
+    expect(copies).toEqual([{ file: "a.log.bak", of: "a.log", to: Buffer.byteLength(textOf(lines.slice(0, 200))) }]);
   });
 
   it("of files that begin with the same text, and of equal ones that are both there, as two", async () => {
@@ -175,8 +175,8 @@ describe("a job counts a line once", () => {
     own.on("copy", (copy) => copies.push(copy));
     await run(own);
     expect(copies).toEqual([
-      { file: "a.log.3", of: "a.log.2" },
-      { file: "a.log.5", of: "a.log.4" },
+      { file: "a.log.3", of: "a.log.2", to: 5 },
+      { file: "a.log.5", of: "a.log.4", to: Buffer.byteLength(textOf(lines.slice(0, 200))) },
     ]);
     expect(await counted(own)).toEqual(
       new Map([
@@ -191,7 +191,7 @@ describe("a job counts a line once", () => {
 
   it("and of a file that became shorter and begins as before again, with a `copy` event if its beginning was long", async () => {
     for (const [before, after, event] of [
-      [200, 5_000, [{ file: "a.log", of: "a.log" }]],
+      [200, 5_000, [{ file: "a.log", of: "a.log", to: 5_000 }]],
       [3, 20, []],
     ] as const) {
       const { job: own, path } = await job({ name: `job ${String(after)}`, lastLine: "leave" });
@@ -233,7 +233,8 @@ describe("a job counts a line once", () => {
       await rm(`${path}.1`);
       await write(`${path}.2`, textOf(lines.slice(0, 100)));
       await run(own);
-      expect(copies).toEqual([{ file: "a.log.2", of: "a.log" }]);
+      const to = Buffer.byteLength(textOf(lines.slice(0, 100)));
+      expect(copies).toEqual([{ file: "a.log.2", of: "a.log", to }]);
       await run(own);
       expect(copies).toHaveLength(1);
     }
@@ -405,7 +406,37 @@ describe("a shipper puts a line into the channel once", () => {
     await shipper.addDirectory(directory);
     await replace(join(directory, "a.log"), textOf(lines.slice(0, 100)));
     await shipper.addDirectory(directory);
-    expect(copies).toEqual([{ file: "a.log", of: expect.stringMatching(/^\S+ 1024-/) as string }]);
+    const to = Buffer.byteLength(textOf(lines.slice(0, 100)));
+    expect(copies).toEqual([{ file: "a.log", of: expect.stringMatching(/^\S+ 1024-/) as string, to }]);
+  });
+
+  it("and reports one that is the beginning of a longer one that is there", async () => {
+    const directory = await fixture.directory();
+    const shipper = fixture.shipper();
+    const copies: unknown[] = [];
+    shipper.on("copy", (copy) => copies.push(copy));
+    await writeFile(join(directory, "a.log"), textOf(lines.slice(0, 200)));
+    await shipper.addDirectory(directory);
+    await writeFile(join(directory, "b.log"), textOf(lines.slice(0, 100)));
+    await writeFile(join(directory, "c.log"), textOf([...lines.slice(0, 100), "another"]));
+    await shipper.addDirectory(directory);
+    const to = Buffer.byteLength(textOf(lines.slice(0, 100)));
+    expect(copies).toEqual([
+      { file: "b.log", of: "a.log", to },
+      { file: "c.log", of: "b.log", to },
+    ]);
+  });
+
+  it("and refuses a gzip file to which a member was added since it was shipped", async () => {
+    const { shipper, path } = await ship();
+    await writeFile(path, gzipSync(textOf(lines.slice(0, 200))));
+    await shipper.add(path);
+    expect(await shipper.add(path)).toMatchObject({ wasShipped: true });
+    await appendFile(path, gzipSync(textOf(lines.slice(200, 300))));
+    expect(await rejection(shipper.add(path))).toMatchObject({ code: "KIT_LOGSHIP_CHANGED" });
+    await writeFile(`${path}.2`, gzipSync(textOf(lines.slice(300, 400))));
+    await appendFile(`${path}.2`, gzipSync(textOf(lines.slice(400, 500))));
+    for (const wasShipped of [false, true]) expect(await shipper.add(`${path}.2`)).toMatchObject({ wasShipped });
   });
 
   it("and reports one that is equal to a shipped one that is gone, but not a compressed one", async () => {

@@ -251,6 +251,15 @@ export class OpenFile {
     return this.isGzip ? inflateMembers(this.read(0), { file: this.#name }, () => undefined) : this.read(0);
   }
 
+  /** Whether this gzip file inflates to `length` bytes. */
+  async inflatesTo(length: number, signal: AbortSignal): Promise<boolean> {
+    const { buffer } = await this.#handle.read(Buffer.alloc(4), 0, 4, this.was.size - 4);
+    // The file ends with the length of its last member, which is usually the only one.
+    return (
+      buffer.readUInt32LE() === length % 2 ** 32 || (await crcsOf(this.text(), [length + 1], signal)).end === length
+    );
+  }
+
   /**
    * Computes how the text starts, and whether a record describes this text: its beginning, and the last counted bytes. A record without
    * counted bytes describes no text.

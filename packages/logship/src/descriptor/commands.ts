@@ -1,7 +1,14 @@
 import { stat } from "node:fs/promises";
 import { type CliCommand, type CommandCall, counted, type InspectCall, inTime, onAbort } from "@kit/core/toolkit";
 import { isAboutContent } from "../errors.js";
-import { createReceiver, createShipper, LogshipError, type ReceivedFile, type ShippedFile } from "../index.js";
+import {
+  createReceiver,
+  createShipper,
+  LogshipError,
+  type ReceivedFile,
+  type ShippedFile,
+  type SkippedFile,
+} from "../index.js";
 import { runRules } from "../options.js";
 import { shared, inParallel } from "../signals.js";
 import { bytesText, progressText } from "./progress.js";
@@ -36,6 +43,11 @@ const shippedText = ({ name, lines, textBytes, storedBytes, wasShipped }: Shippe
     ? `${name}: already shipped`
     : `${name}: ${counted(lines, "line")}, ${bytesText(textBytes)}, stored as ${bytesText(storedBytes)}`;
 
+const skippedText = (channel: string, { file, target }: SkippedFile): string =>
+  target === undefined
+    ? `${file}: skipped, because it is older than the channel. To ship it, run kit ship ${channel} with its path`
+    : `${file}: skipped, because the link leads outside the directory, to ${target}. To follow it, pass --dereference`;
+
 export const shipCommand: CliCommand = {
   path: "ship",
   about: "ship files and directories to a log channel; run the command again to resume",
@@ -65,11 +77,7 @@ export const shipCommand: CliCommand = {
     shipper.on("damaged", ({ file, error }) => {
       void output.line({ event: "damaged", file, code: error.code }, `${file}: ${error.message}`);
     });
-    shipper.on("skipped", (link) => {
-      const { file, target } = link;
-      const text = `${file}: skipped, because the link leads outside the directory, to ${target}. To follow it, pass --dereference`;
-      void output.line({ event: "skipped", ...link }, text);
-    });
+    shipper.on("skipped", (fact) => void output.line({ event: "skipped", ...fact }, skippedText(channel!, fact)));
     shipper.on("waiting", ({ file }) => output.progress?.(`${file} waits: the channel is at its limit`));
     try {
       if (isSet("follow")) await Promise.all(paths.map((path) => shipper.follow(path, { dereference, signal })));

@@ -40,8 +40,9 @@ export interface Agreement {
   readonly content: string;
   readonly position: string;
   readonly from: string;
-  /** The name of a file with the same text. `copy`: this file is a second one; `moved`: the other file no longer exists. */
-  readonly copy?: string | undefined;
+  /** The name of a file with the same text up to `to`. This file is a second one. */
+  readonly copy?: { readonly of: string; readonly to: number } | undefined;
+  /** The name of a file with the same text that no longer exists. */
   readonly moved?: string | undefined;
 }
 
@@ -104,5 +105,6 @@ export const agreementOf = async (
     const isMoved = !other && !isSame && !opened.isGzip;
     return { content, position, from: formatPosition({ offset, stored, skip, crc }), ...(isMoved && { moved: name }) };
   }
-  return { ...none, copy: of?.name ?? longerOf(known, end)?.name };
+  const name = of?.name ?? longerOf(known, end)?.name;
+  return name === undefined ? none : { ...none, copy: { of: name, to: held?.offset ?? end! } };
 };

@@ -33,9 +33,10 @@ export interface JobEvents {
   readonly gap: [fact: { readonly file: string; readonly from: number; readonly to: number }];
   /**
    * A file resembles another one, and the job processes it nevertheless. It is equal to a file that still exists, or has the same first KiB
-   * as a longer file that no longer exists. `of` is the name of the other file. If it is a copy or an earlier state, its lines count twice.
+   * as a longer file that no longer exists. `of` is the name of the other file. If it is a copy or an earlier state, its text up to `to`
+   * counts twice.
    */
-  readonly copy: [fact: { readonly file: string; readonly of: string }];
+  readonly copy: [fact: { readonly file: string; readonly of: string; readonly to: number }];
   /**
    * A file has the same text, up to `to`, as a file that no longer exists. `of` is the name of the other file. Text up to `to` does not
    * count again. This happens when a file is replaced by itself or moved to another disk. If the two are equal only by chance, those lines
@@ -260,7 +261,7 @@ export class LogJob extends Processor<JobEvents> {
         );
         if (claimed.state === "refused") return claimed;
         if (claimed.state === "claimed") {
-          if (copy !== undefined) this.emit("copy", { file: name, of: copy });
+          if (copy) this.emit("copy", { file: name, ...copy });
           if (moved !== undefined) this.emit("moved", { file: name, of: moved, to: parsePosition(from).offset });
           return await this.#process(file, claimed, opened, run);
         }

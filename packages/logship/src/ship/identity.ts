@@ -2,6 +2,7 @@ import { dirname } from "node:path";
 import {
   bornOf,
   changedError,
+  hasContent,
   type Known,
   listFiles,
   type LocalFile,
@@ -26,8 +27,8 @@ export interface Looking {
   readonly signal: AbortSignal;
   /** For a file of a followed log: whether it is being written, was rotated away, or only matters if the channel knows it. */
   readonly log?: "live" | "rotated" | "continued";
-  /** Called with the name of an equal file that still exists, or with the identity of a similar file that does not. */
-  readonly onCopy: (of: string) => void;
+  /** Called with the name of a file with the same text up to `to`, or with the identity of a similar file that no longer exists. */
+  readonly onCopy: (of: string, to: number) => void;
   /** Called with the identity of a shipped source that no longer exists and has the same text. */
   readonly onMoved: (of: string, to: number) => void;
 }
@@ -96,7 +97,7 @@ const sourceLike = async (
     [texts, opened.text()],
     [bytes, opened.read(0)],
   ] as const) {
-    const { twin, hasMore, held, end } = await twinOf(file, text, known, signal);
+    const { twin, hasMore, held, crcs, end } = await twinOf(file, text, known, signal);
     // A log's file begins with what a former one had, as a header, more often than a former one grows in another inode.
     const isNext = twin?.isDone && (hasMore ? log !== undefined : log === "live");
     if (twin?.isDone && hasMore && !isNext) throw changedError(file.name);
@@ -105,8 +106,13 @@ const sourceLike = async (
       if (twin.isDone && !twin.other && !opened.isGzip) onMoved(twin.source, twin.offset);
       return twin.source;
     }
-    const of = held?.other?.name ?? (twin ?? longerOf(known, end))?.source;
-    if (of !== undefined && log !== "continued") onCopy(of);
+    let [of, to] = [held?.other?.name, held?.offset];
+    // A live file is no copy. Many longer files may have the same header, so only a few are compared.
+    const longer = of === undefined && log !== "live" ? known.filter((one) => one.isLike && one.offset > end!) : [];
+    for (const { other } of longer.slice(-16))
+      if (other && (await hasContent(other, { offset: end!, crc: crcs.get(end!)! }, signal))) of = other.name;
+    if (of === undefined) [of, to] = [(twin ?? longerOf(known, end))?.source, twin?.offset];
+    if (of !== undefined && log !== "continued") onCopy(of, to ?? end!);
   }
   return unsent;
 };

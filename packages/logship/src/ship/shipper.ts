@@ -43,20 +43,21 @@ export interface ShipperEvents {
   readonly dropped: [fact: { readonly consumer: string }];
   /** The channel already has another limit, which stays. */
   readonly mismatch: [fact: { readonly limitBytes: number; readonly storedLimitBytes: number }];
-  /** A link leads out of the directory, to `target`, and was left out: see `dereference`. */
-  readonly skipped: [link: SkippedLink];
+  /** A file was left out. Call `add()` to ship it. */
+  readonly skipped: [fact: SkippedFile];
   /** A file was not shipped, or not completely, because of its content: see `onBadData`. In `follow`, this is a damaged gzip file. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /**
-   * A file resembles another one, and kit ships it nevertheless. If it is a copy or an earlier state, consumers get its lines twice.
-   * Emitted if:
+   * A file resembles another one, and kit ships it nevertheless. If it is a copy or an earlier state, consumers get its text up to `to`
+   * twice. Emitted if:
    *
-   * - the file is equal to a file that still exists, or starts with its shipped text. `of` is the name of the other file.
+   * - the file is equal to a file that still exists, starts with its shipped text, or is its first KiB or more. `of` is the name of the
+   *   other file.
    * - the file has the same first KiB as a longer file that no longer exists. `of` is the identity of the longer file.
    * - the file belongs to a followed log, and starts with the whole text of a file that no longer exists. `of` is the identity of that
    *   file.
    */
-  readonly copy: [fact: { readonly file: string; readonly of: string }];
+  readonly copy: [fact: { readonly file: string; readonly of: string; readonly to: number }];
   /**
    * A file is equal to a shipped file that no longer exists, so it counts as shipped. `of` is the identity of the shipped file, and `to` is
    * the length of its text. If the two are equal only by chance, consumers don't get its lines. Not emitted for a compressed file.
@@ -71,6 +72,13 @@ export interface ShipperEvents {
   readonly evictable: [fact: { readonly policy: string }];
   /** An operation failed and is being retried. */
   readonly error: [error: KitError];
+}
+
+/** A file that a shipper left out: a link that leads out of the directory, or in `follow` a gzip file that is older than the channel. */
+export interface SkippedFile {
+  readonly file: string;
+  /** Where the link leads; see `dereference`. Undefined for a gzip file. */
+  readonly target?: string | undefined;
 }
 
 /** Ships files into a channel; see {@link createShipper}. */
@@ -202,8 +210,8 @@ export class Shipper extends LogObject<ShipperEvents> {
    * and then everything that is written. It recognizes a file under each of its names. When a file is rotated, kit ships its tail and seals
    * it before it starts the next file. Another call, even in another process, continues where this one stopped.
    *
-   * Gzip files are left out, with one exception: a gzip file that has the rest of an open file. kit ships this file and the gzip files
-   * after it. If one of them is damaged, it emits `damaged`.
+   * A gzip file that has the rest of an open file continues it. If nothing was written to a gzip file since the channel was created, and
+   * the channel does not know it, kit leaves it out and emits `skipped`. If a gzip file is damaged, kit emits `damaged`.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the log was truncated or overwritten. For a rotated file this is an `error` event.
    * @throws all errors of `add`, except that it waits for a file at `path` if there is none.
@@ -219,18 +227,25 @@ export class Shipper extends LogObject<ShipperEvents> {
     const { signal, unlink } = this.#connection.link(ended);
     const { codec } = this.#resolved;
     let isFurther = false;
-    // Gzip files from before the log was followed are left out. Those after one that the channel knows are its own.
+    // Those after one that the channel knows belong to the log, whatever the clocks say.
     let isBehind = false;
     try {
       for await (const { file, opened, isLive, endsAt, read } of followLog(log, signal)) {
         const { name } = file;
         const { isGzip } = opened;
-        const role = isLive ? "live" : isGzip && !isBehind ? "continued" : "rotated";
         try {
-          const looking = { signal, log: role, ...this.#looking(name) } as const;
-          const find = (): Promise<string | undefined> => identityOf(this.#connection, file, opened, looking);
+          const find = async (): Promise<string | undefined> => {
+            // In microseconds. A channel that does not exist yet is newer than any file.
+            const [since] = await this.#connection.fields("channel", ["since"], signal);
+            const isOld = isGzip && !isBehind && 1_000 * file.mtimeMs < Number(since ?? Infinity);
+            const log = isLive ? "live" : isOld ? "continued" : "rotated";
+            return await identityOf(this.#connection, file, opened, { signal, log, ...this.#looking(name) });
+          };
           const id = await (isFurther ? this.#connection.persist(find, signal) : find());
-          if (id === undefined) continue;
+          if (id === undefined) {
+            this.emit("skipped", { file: name });
+            continue;
+          }
           const { wasShipped, textBytes } = await this.#ship(name, signal, () => {
             const source = isGzip
               ? fileSource(file, opened, id, codec)
@@ -355,9 +370,9 @@ export class Shipper extends LogObject<ShipperEvents> {
     };
   }
 
-  #looking(file: string): Pick<Looking, "onCopy" | "onMoved"> {
+  #looking(file: string): Omit<Looking, "signal" | "log"> {
     return {
-      onCopy: (of) => this.emit("copy", { file, of }),
+      onCopy: (of, to) => this.emit("copy", { file, of, to }),
       onMoved: (of, to) => this.emit("moved", { file, of, to }),
     };
   }

@@ -56,7 +56,7 @@ export const transfer = async (source: Source, how: Shipping, events: TransferEv
     const open = (): Promise<Opened> => upload.open();
     const opened = await (hasBegun ? connection.persist(open, signal) : open().catch(refusedFor(source)));
     events.opened(opened.limitBytes);
-    if (opened.state === "done") return shippedBefore(source, opened);
+    if (opened.state === "done") return await shippedBefore(source, opened, signal);
     try {
       return await shipRest(source, upload, how);
     } catch (error) {
@@ -146,11 +146,16 @@ const faultOf = ({ isNameless }: Source, { onBadData }: ResolvedShipper, error: 
   return isNameless ? "KIT_LOGSHIP_INTERRUPTED" : undefined;
 };
 
-const shippedBefore = ({ name, totalBytes, at }: Source, opened: Opened): ShippedFile => {
-  const { id, textBytes, storedBytes, lines, sha256, codec } = opened;
-  const size = codec === "member" ? storedBytes : textBytes;
+const shippedBefore = async (
+  { name, totalBytes, endsAt }: Source,
+  { id, textBytes, storedBytes, lines, sha256, codec }: Opened,
+  signal: AbortSignal,
+): Promise<ShippedFile> => {
+  const isStored = codec === "member";
+  const size = isStored ? storedBytes : textBytes;
+  const isWhole = endsAt && !isStored ? await endsAt(size, signal) : size === (totalBytes ?? size);
   // A grown file has other content under the same identity: reporting it as shipped would lose the rest.
-  if (totalBytes !== undefined && !at && size !== totalBytes) throw changedError(name);
+  if (!isWhole) throw changedError(name);
   return { id, name, textBytes, storedBytes, lines, sha256, wasShipped: true };
 };
 
