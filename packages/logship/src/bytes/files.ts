@@ -255,9 +255,7 @@ export class OpenFile {
   async inflatesTo(length: number, signal: AbortSignal): Promise<boolean> {
     const { buffer } = await this.#handle.read(Buffer.alloc(4), 0, 4, this.was.size - 4);
     // The file ends with the length of its last member, which is usually the only one.
-    return (
-      buffer.readUInt32LE() === length % 2 ** 32 || (await crcsOf(this.text(), [length + 1], signal)).end === length
-    );
+    return buffer.readUInt32LE() === length >>> 0 || (await crcsOf(this.text(), [length + 1], signal)).end === length;
   }
 
   /**

@@ -106,13 +106,20 @@ const sourceLike = async (
       if (twin.isDone && !twin.other && !opened.isGzip) onMoved(twin.source, twin.offset);
       return twin.source;
     }
-    let [of, to] = [held?.other?.name, held?.offset];
-    // A live file is no copy. Many longer files may have the same header, so only a few are compared.
-    const longer = of === undefined && log !== "live" ? known.filter((one) => one.isLike && one.offset > end!) : [];
-    for (const { other } of longer.slice(-16))
-      if (other && (await hasContent(other, { offset: end!, crc: crcs.get(end!)! }, signal))) of = other.name;
-    if (of === undefined) [of, to] = [(twin ?? longerOf(known, end))?.source, twin?.offset];
-    if (of !== undefined && log !== "continued") onCopy(of, to ?? end!);
+    let [of, to] = [held?.other?.name, held?.offset ?? end!];
+    // A live file is no copy. Many files may have the same header, so only a few are compared.
+    for (const { isLike, offset, other } of log === "live" ? [] : known.slice(-9))
+      if (
+        !of &&
+        isLike &&
+        other &&
+        offset > to &&
+        (await hasContent(other, { offset: to, crc: crcs.get(to)! }, signal))
+      )
+        of = other.name;
+    if (!of && twin) to = twin.offset;
+    of ??= (twin ?? longerOf(known, end))?.source;
+    if (of && log !== "continued") onCopy(of, to);
   }
   return unsent;
 };

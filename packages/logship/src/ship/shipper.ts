@@ -5,7 +5,7 @@ import { holdErrors, type MetricSample, newToken, resolve, textOption, withCalle
 import { changedError, listFiles, type LocalFile, localFile, OpenFile, type SkippedLink } from "../bytes/files.js";
 import { deleteChannel, dropConsumer, metricsOf, statusOf } from "../commands.js";
 import { LogConnection } from "../connection.js";
-import { damageOf, isAboutContent, LogshipError } from "../errors.js";
+import { damageOf, hasCode, isAboutContent } from "../errors.js";
 import {
   consumerName,
   type FollowOptions,
@@ -260,8 +260,7 @@ export class Shipper extends LogObject<ShipperEvents> {
             this.emit("error", changedError(name, ` to byte ${String(textBytes)}`));
         } catch (error) {
           if (isGzip && !isLive && isAboutContent(error)) this.emit("damaged", damageOf(name, error));
-          else if (!isLive && error instanceof LogshipError && error.code === "KIT_LOGSHIP_CHANGED")
-            this.emit("error", error);
+          else if (!isLive && hasCode(error, "KIT_LOGSHIP_CHANGED")) this.emit("error", error);
           else throw withCaller(error);
         }
       }

@@ -147,13 +147,13 @@ const faultOf = ({ isNameless }: Source, { onBadData }: ResolvedShipper, error: 
 };
 
 const shippedBefore = async (
-  { name, totalBytes, endsAt }: Source,
+  { name, totalBytes, gzip }: Source,
   { id, textBytes, storedBytes, lines, sha256, codec }: Opened,
   signal: AbortSignal,
 ): Promise<ShippedFile> => {
   const isStored = codec === "member";
   const size = isStored ? storedBytes : textBytes;
-  const isWhole = endsAt && !isStored ? await endsAt(size, signal) : size === (totalBytes ?? size);
+  const isWhole = gzip && !isStored ? await gzip.inflatesTo(size, signal) : size === (totalBytes ?? size);
   // A grown file has other content under the same identity: reporting it as shipped would lose the rest.
   if (!isWhole) throw changedError(name);
   return { id, name, textBytes, storedBytes, lines, sha256, wasShipped: true };
