@@ -106,6 +106,9 @@ export const damageOf = (file: string, error: unknown): { readonly file: string;
   error: asKitError(error, file),
 });
 
+export const hasCode = (error: unknown, code: LogshipErrorCode): error is LogshipError =>
+  error instanceof LogshipError && error.code === code;
+
 /** Whether the error is about one file's content, so that work on other files can continue. */
 export const isAboutContent = (error: unknown): error is Error & { readonly code: string } =>
   aboutContent.has(String((error as { code?: unknown } | null)?.code));

@@ -106,34 +106,36 @@ describe("a job knows a file by the text that it counted", () => {
     expect(events).toMatchObject([{ event: "moved", file: "a.log.1" }]);
   });
 
-  it.each([100, 200])(
-    "when %d of its 200 lines are copied, and a file that had only their header is gone",
-    async (copied) => {
-      const header = "# header";
-      const { client, once: before } = watched();
-      const { path, events, run, counted } = await job({ client });
-      await writeFile(`${path}.2`, textOf([header]));
-      await run();
-      await writeFile(path, textOf([header, ...lines.slice(0, 200)]));
-      await run();
-      await unlink(`${path}.2`);
-      events.length = 0;
-      await writeFile(`${path}.1`, textOf([header, ...lines.slice(0, copied)]));
-      before("next", () => {
-        writeFileSync(`${path}.1`, textOf([header, ...lines.slice(0, 200)]));
-        writeFileSync(path, textOf([header, ...lines.slice(200, 210)]));
-      });
-      await run();
-      const [counts, expected] = [await counted(), once(lines.slice(0, 210))];
-      counts.delete(header);
-      expect(counts).toEqual(expected);
-      // The log itself continues the header.
-      expect(events).toMatchObject([
-        { event: "moved", file: "a.log", of: "a.log.2", to: header.length + 1 },
-        { event: "moved", file: "a.log.1", of: "a.log" },
-      ]);
-    },
-  );
+  it.each([
+    [100, "gone"],
+    [200, "gone"],
+    [100, "there"],
+    [200, "there"],
+  ])("when %d of its 200 lines are copied, and a file that had only their header is %s", async (copied, headerFile) => {
+    const header = "# header";
+    const { client, once: before } = watched();
+    const { path, events, run, counted } = await job({ client });
+    await writeFile(`${path}.2`, textOf([header]));
+    await run();
+    await writeFile(path, textOf([header, ...lines.slice(0, 200)]));
+    await run();
+    if (headerFile === "gone") await unlink(`${path}.2`);
+    events.length = 0;
+    await writeFile(`${path}.1`, textOf([header, ...lines.slice(0, copied)]));
+    before("next", () => {
+      writeFileSync(`${path}.1`, textOf([header, ...lines.slice(0, 200)]));
+      writeFileSync(path, textOf([header, ...lines.slice(200, 210)]));
+    });
+    await run();
+    const [counts, expected] = [await counted(), once(lines.slice(0, 210))];
+    counts.delete(header);
+    expect(counts).toEqual(expected);
+    // The log itself continues the header, or repeats it.
+    expect(events).toMatchObject([
+      { event: headerFile === "gone" ? "moved" : "copy", file: "a.log", of: "a.log.2", to: header.length + 1 },
+      { event: "moved", file: "a.log.1", of: "a.log" },
+    ]);
+  });
 
   it("when it begins as one that is there, and is written all the time", async () => {
     const { path, events, run, counted } = await job();

@@ -252,13 +252,10 @@ export class OpenFile {
   }
 
   /** Whether this gzip file inflates to `length` bytes. */
-  async inflatesTo(length: number): Promise<boolean> {
-    const { buffer } = await this.#handle.read(Buffer.alloc(4), 0, 4, Math.max(0, this.was.size - 4));
+  async inflatesTo(length: number, signal: AbortSignal): Promise<boolean> {
+    const { buffer } = await this.#handle.read(Buffer.alloc(4), 0, 4, this.was.size - 4);
     // The file ends with the length of its last member, which is usually the only one.
-    if (buffer.readUInt32LE() === length % 2 ** 32) return true;
-    let left = length;
-    for await (const block of this.text()) if ((left -= block.length) < 0) return false;
-    return left === 0;
+    return buffer.readUInt32LE() === length >>> 0 || (await crcsOf(this.text(), [length + 1], signal)).end === length;
   }
 
   /**

@@ -14,8 +14,6 @@ import type { Listed } from "./commands.js";
 
 type Refused = Extract<scripts.Claim, { state: "refused" }>;
 
-/** Two files with the same text are two files if both have stayed for this long. A copy made by `copytruncate` is alone before. */
-const settleMs = 1_000;
 /** After this time a file is compared again with a file that is being processed. */
 export const retryMs = 100;
 
@@ -75,36 +73,38 @@ export const agreementOf = async (
   }
   const comparable = isSame ? known.map((one) => ({ ...one, other: undefined })) : known;
   const { twin, hasMore, held, crcs, end } = await twinOf(file, opened.text(), comparable, signal);
-  let of = held?.other;
-  // Not a copy of it. It may have been truncated since it was compared, so that is checked last.
-  const isApart = of && !opened.isGzip && !(await opened.isWithin(of)) && (await hasContent(of, held!, signal));
   const isDecided = twin && !hasMore;
   const longer = isDecided || !end ? [] : known.filter(({ offset }) => offset > end);
+  let whole: LocalFile | undefined;
   for (const { content, position, other } of longer) {
-    if (of || !other) continue;
-    // With a twin, another plain file only: there can be many, and each is read as far as this text reaches.
-    if (twin && !(await opened.isWithin(other))) continue;
+    if (whole || !other) continue;
+    // If a shorter content matches, another plain file only: there can be many, and each is read as far as this text reaches.
+    if ((twin || held) && !(await opened.isWithin(other))) continue;
     if (!(await hasContent(other, { offset: end!, crc: crcs.get(end!)! }, signal))) continue;
     if (isPair(file, other)) return { content, position, from: "" };
-    of = other;
+    whole = other;
   }
+  const of = whole ?? held?.other;
+  // Not a copy of it. It may have been truncated since it was compared, so that is checked last.
+  const isApart =
+    !whole && of && !opened.isGzip && !(await opened.isWithin(of)) && (await hasContent(of, held!, signal));
   // The other file may have been truncated since this copy was opened. Then the copy is complete now.
-  const isOld = !of && longer.length > 0 && (await opened.now()).stamp !== opened.was.stamp;
+  const isOld = !whole && longer.length > 0 && (await opened.now()).stamp !== opened.was.stamp;
   if (isOld || (of && !isApart && !isDecided)) {
-    // A copy that another file is about to be truncated for, or a second file.
+    // A copy that another file is about to be truncated for, or a second file. Within a second, `copytruncate` truncates the other one.
     const key = isOld ? file.id : keyOf(file);
     const since = alike.get(key) ?? performance.now();
     alike.set(key, since);
-    const msLeft = Math.ceil(since + settleMs - performance.now());
+    const msLeft = Math.ceil(since + 1_000 - performance.now());
     if (msLeft > 0) return { state: "refused", msLeft };
   }
-  if (twin && (!of || held)) {
+  if (twin && (!of || (held && !whole))) {
     const { content, position, offset, crc, other, name } = twin;
     const [stored, skip] = opened.isGzip ? [0, offset] : [offset, 0];
     // A compressed file is expected to have the text of another one.
     const isMoved = !other && !isSame && !opened.isGzip;
     return { content, position, from: formatPosition({ offset, stored, skip, crc }), ...(isMoved && { moved: name }) };
   }
-  const name = of?.name ?? longerOf(known, end)?.name;
-  return { ...none, copy: name === undefined ? undefined : { of: name, to: held?.offset ?? end! } };
+  const name = (of ?? longerOf(known, end))?.name;
+  return { ...none, copy: name === undefined ? name : { of: name, to: (whole ? end : held?.offset) ?? end! } };
 };

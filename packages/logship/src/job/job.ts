@@ -1,6 +1,6 @@
 import { KitError, type RedisLike } from "@kit/core";
 import { newToken, resolve } from "@kit/core/toolkit";
-import { damageOf, isAboutContent, LogshipError } from "../errors.js";
+import { damageOf, hasCode, isAboutContent } from "../errors.js";
 import { agreementOf, type Agreement, keyOf, retryMs } from "./agreement.js";
 import { type Claimed, type JobCommands, jobCommands, type Listed } from "./commands.js";
 import { bornOf, listFiles, type LocalFile, OpenFile, type SkippedLink } from "../bytes/files.js";
@@ -90,8 +90,6 @@ interface Run {
   /** Contents that another file of the same name had. */
   readonly named: { readonly file: string; readonly content: string }[];
 }
-
-const isChange = (error: unknown): boolean => error instanceof LogshipError && error.code === "KIT_LOGSHIP_CHANGED";
 
 /** A named job over the files of a directory; see {@link createLogJob}. */
 export class LogJob extends Processor<JobEvents> {
@@ -275,7 +273,7 @@ export class LogJob extends Processor<JobEvents> {
       }
     } catch (error) {
       // The text was replaced while it was read: the file is identified again.
-      if (isChange(error)) return { state: "refused", msLeft: retryMs };
+      if (hasCode(error, "KIT_LOGSHIP_CHANGED")) return { state: "refused", msLeft: retryMs };
       if (!isAboutContent(error)) throw error;
       if (this.#resolved.onBadData === "error") run.failed ??= { error };
       else this.emit("damaged", damageOf(name, error));
@@ -337,7 +335,7 @@ export class LogJob extends Processor<JobEvents> {
       };
       return await runFile({ reading, position, seq, flush: this.#resolved, context, commit, padded }, handler);
     } catch (error) {
-      if (outer.aborted || !(error instanceof LogshipError) || error.code !== "KIT_LOGSHIP_FENCED") throw error;
+      if (outer.aborted || !hasCode(error, "KIT_LOGSHIP_FENCED")) throw error;
       this.emit("lost", { file: file.name });
       return "lost";
     } finally {

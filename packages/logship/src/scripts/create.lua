@@ -4,7 +4,6 @@
 -- Defines createChannel
 local function createChannel(channel, epoch)
   -- The numbers of a deleted channel of this name are lower.
-  local micros = readMicros()
-  redis.call('HSET', channel, 'layout', 1, 'epoch', epoch, 'used', 0, 'reserved', 0, 'fence', micros,
-    'since', math.floor(micros / 1000))
+  local now = readMicros()
+  redis.call('HSET', channel, 'layout', 1, 'epoch', epoch, 'used', 0, 'reserved', 0, 'fence', now, 'since', now)
 end

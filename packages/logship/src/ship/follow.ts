@@ -16,7 +16,6 @@ import { textEnd } from "../bytes/lines.js";
 
 /** File system events may be lost, and none arrive from the directory that a symbolic link leads to. */
 const lookEveryMs = 500;
-const mostOfFirstLine = 1_024;
 
 /** Reports possible changes in a directory: at a file system event, and at least every half second. */
 class DirectoryWatch {
@@ -121,7 +120,7 @@ export async function* followLog(
       // The size is read last, so that earlier writes are counted.
       const { size, mtimeMs } = await opened.now();
       if (size < at) throw changedError(file.name);
-      if (size > zerosEnd || (size > at && (await hasText(opened, at, firstBlock)))) return true;
+      if (size > zerosEnd || (size > at && (await hasText(opened, at, 1)))) return true;
       if (!isLive) {
         quietSince ??= performance.now();
         // A newer file shows how long this one has been quiet, by the clock of the file system.
@@ -138,7 +137,7 @@ export async function* followLog(
       let length = 0;
       for await (const block of opened.read(0)) {
         length += block.length;
-        if (block.includes("\n") || length >= mostOfFirstLine) return true;
+        if (block.includes("\n") || length >= 1_024) return true;
       }
       if (!(await hasGrown(file, opened, length))) return length > 0;
     }
@@ -167,25 +166,28 @@ export async function* followLog(
       const others = await rotatedFiles(live);
       const isNext = (file: LocalFile): boolean =>
         !passed.has(`${file.id} ${file.stamp}`) && !others.some((one) => `${one.name}.gz` === file.name);
-      const file = others.find(isNext) ?? live;
-      const opened = file && (await OpenFile.open(file));
-      if (!file || !opened) {
-        await watching.since(mark, lookEveryMs, signal);
-        continue;
-      }
-      try {
-        const isGiven = opened.isGzip || (opened.container === undefined && (await hasLine(file, opened)));
-        // It was opened before it had the bytes that show whether it is gzip.
-        if (opened.was.size < magicBytes && (await opened.now()).size > opened.was.size) continue;
-        if (isGiven) {
-          const endsAt = async (length: number): Promise<boolean> =>
-            (await opened.now()).size >= length && !(await hasText(opened, length, Infinity));
-          yield { file, opened, isLive: file.id === live?.id, endsAt, read: () => read(file, opened) };
+      const next = others.filter(isNext);
+      // There can be many, so the directory is listed again only after all of them, or when one is not as it was listed.
+      for (const file of next.length > 0 ? next : [live]) {
+        const opened = file && (await OpenFile.open(file));
+        if (!file || !opened) {
+          await watching.since(mark, lookEveryMs, signal);
+          break;
         }
-        // A gzip file that has changed since may have been opened while it was written.
-        passed.add(`${file.id} ${(opened.isGzip ? opened.was : await opened.now()).stamp}`);
-      } finally {
-        await opened.close();
+        try {
+          const isGiven = opened.isGzip || (opened.container === undefined && (await hasLine(file, opened)));
+          // It was opened before it had the bytes that show whether it is gzip.
+          if (opened.was.size < magicBytes && (await opened.now()).size > opened.was.size) break;
+          if (isGiven) {
+            const endsAt = async (length: number): Promise<boolean> =>
+              (await opened.now()).size >= length && !(await hasText(opened, length, Infinity));
+            yield { file, opened, isLive: file.id === live?.id, endsAt, read: () => read(file, opened) };
+          }
+          // A gzip file that has changed since may have been opened while it was written.
+          passed.add(`${file.id} ${(opened.isGzip ? opened.was : await opened.now()).stamp}`);
+        } finally {
+          await opened.close();
+        }
       }
     }
   } finally {
@@ -194,7 +196,6 @@ export async function* followLog(
 }
 
 const zeros = Buffer.alloc(65_536);
-const firstBlock = 1;
 
 /** Whether any of the first `most` blocks after `at` has bytes other than zero. */
 const hasText = async (opened: OpenFile, at: number, most: number): Promise<boolean> => {

@@ -13,9 +13,6 @@ import {
 import type { LogConnection } from "../connection.js";
 import { isAboutContent } from "../errors.js";
 
-/** The maximum number of longer files that a file is compared with. */
-const mostCompared = 16;
-
 /** A source whose text the channel has, or has had, up to `offset`. */
 interface Shipped extends Known {
   readonly source: string;
@@ -25,33 +22,20 @@ interface Shipped extends Known {
   readonly isLike: boolean;
 }
 
-/** The name or identity of what a file resembles, and the length of the text that may be common. */
-interface Copy {
-  readonly of: string;
-  readonly to: number;
-}
-
 /** How to look for a file's identity. */
 export interface Looking {
   readonly signal: AbortSignal;
-  /** For a file of a followed log: whether it is being written, was rotated away, or is a gzip file that may not belong to it. */
-  readonly log?: "live" | "rotated" | "gzip";
-  /** Called with the name of an equal file that still exists, or with the identity of a similar file that does not. */
-  readonly onCopy: (copy: Copy) => void;
+  /** For a file of a followed log: whether it is being written, was rotated away, or only matters if the channel knows it. */
+  readonly log?: "live" | "rotated" | "continued";
+  /** Called with the name of a file with the same text up to `to`, or with the identity of a similar file that no longer exists. */
+  readonly onCopy: (of: string, to: number) => void;
   /** Called with the identity of a shipped source that no longer exists and has the same text. */
   readonly onMoved: (of: string, to: number) => void;
 }
 
-/** The source that the file continues, or the file or source that it resembles. */
-interface Likeness {
-  readonly source?: string | undefined;
-  readonly copy?: Copy | undefined;
-}
-
 /**
  * The identity by which the channel knows a file: perhaps from when it had fewer lines, or from when another file had its content.
- * Otherwise the file's first own identity. Undefined for a gzip file of a log that the channel does not know and that is older than the
- * channel.
+ * Otherwise the file's first own identity. Undefined if the file only matters if the channel knows it, and it does not.
  */
 export const identityOf = async (
   connection: LogConnection,
@@ -59,7 +43,7 @@ export const identityOf = async (
   opened: OpenFile,
   looking: Looking,
 ): Promise<string | undefined> => {
-  const { signal, log, onCopy } = looking;
+  const { signal, log } = looking;
   const { beginnings } = await opened.identify("");
   const container = `${file.id}.${String(bornOf(file.stamp))}`;
   const own = beginnings.map((beginning) => `${container} ${beginning}`);
@@ -69,17 +53,9 @@ export const identityOf = async (
   if (index >= 0) return own[index]!;
   const [like = [], ...others] = found.slice(own.length).map((list) => list?.split("\n").filter(Boolean) ?? []);
   const alike = new Set([...like, ...others.flat()]);
-  const { source, copy }: Likeness =
-    alike.size > 0 ? await sourceLike(connection, file, opened, [...alike], new Set(like), looking) : {};
-  if (source === undefined && log === "gzip" && (await isOlder(connection, file, signal))) return undefined;
-  if (copy) onCopy(copy);
-  return source ?? own[0]!;
-};
-
-/** Whether nothing was written to a file since the channel was created. */
-const isOlder = async (connection: LogConnection, { mtimeMs }: LocalFile, signal: AbortSignal): Promise<boolean> => {
-  const [since] = await connection.fields("channel", ["since"], signal);
-  return mtimeMs < Number(since ?? Infinity);
+  const twin =
+    alike.size > 0 ? await sourceLike(connection, file, opened, [...alike], new Set(like), looking) : undefined;
+  return twin ?? (log === "continued" ? undefined : own[0]!);
 };
 
 /** Finds the source whose shipped text is the start of the file, among the sources with a beginning of the file. */
@@ -89,12 +65,11 @@ const sourceLike = async (
   opened: OpenFile,
   sources: readonly string[],
   like: ReadonlySet<string>,
-  { signal, log, onMoved }: Looking,
-): Promise<Likeness> => {
+  { signal, log, onCopy, onMoved }: Looking,
+): Promise<string | undefined> => {
   const near = await listFiles(dirname(file.path), undefined, "natural");
   const [texts, bytes]: [Shipped[], Shipped[]] = [[], []];
   let unsent: string | undefined;
-  let copy: Copy | undefined;
   const others = new Map(near.filter(({ id }) => id !== file.id).map((one) => [one.id, one]));
   const found = (await connection.fields("sources", sources, signal)).map((value) => value?.split(" ") ?? []);
   const isOpen = (values: readonly string[]): boolean => values.length < 2;
@@ -129,27 +104,24 @@ const sourceLike = async (
     if (twin && !isNext) {
       // A compressed file is expected to have the text of another one.
       if (twin.isDone && !twin.other && !opened.isGzip) onMoved(twin.source, twin.offset);
-      return { source: twin.source };
+      return twin.source;
     }
-    const isPart = known === texts && end && log !== "live";
-    const other = held?.other ?? (isPart ? await holderOf(known, end, crcs.get(end)!, signal) : undefined);
-    const of = other?.name ?? (twin ?? longerOf(known, end))?.source;
-    if (of !== undefined) copy ??= { of, to: held?.offset ?? (other ? end : twin?.offset) ?? end! };
+    let [of, to] = [held?.other?.name, held?.offset ?? end!];
+    // A live file is no copy. Many files may have the same header, so only a few are compared.
+    for (const { isLike, offset, other } of log === "live" ? [] : known.slice(-9))
+      if (
+        !of &&
+        isLike &&
+        other &&
+        offset > to &&
+        (await hasContent(other, { offset: to, crc: crcs.get(to)! }, signal))
+      )
+        of = other.name;
+    if (!of && twin) to = twin.offset;
+    of ??= (twin ?? longerOf(known, end))?.source;
+    if (of && log !== "continued") onCopy(of, to);
   }
-  return { source: unsent, copy };
-};
-
-/** An existing file that starts with a text of this length, and has more. Many files can have one header, so a few are compared. */
-const holderOf = async (
-  known: readonly Shipped[],
-  offset: number,
-  crc: number,
-  signal: AbortSignal,
-): Promise<LocalFile | undefined> => {
-  const longer = known.filter((one) => one.isLike && one.offset > offset && one.other);
-  for (const { other } of longer.slice(-mostCompared))
-    if (await hasContent(other!, { offset, crc }, signal)) return other;
-  return undefined;
+  return unsent;
 };
 
 /**

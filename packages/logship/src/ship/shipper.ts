@@ -5,7 +5,7 @@ import { holdErrors, type MetricSample, newToken, resolve, textOption, withCalle
 import { changedError, listFiles, type LocalFile, localFile, OpenFile, type SkippedLink } from "../bytes/files.js";
 import { deleteChannel, dropConsumer, metricsOf, statusOf } from "../commands.js";
 import { LogConnection } from "../connection.js";
-import { damageOf, isAboutContent, LogshipError } from "../errors.js";
+import { damageOf, hasCode, isAboutContent } from "../errors.js";
 import {
   consumerName,
   type FollowOptions,
@@ -233,10 +233,14 @@ export class Shipper extends LogObject<ShipperEvents> {
       for await (const { file, opened, isLive, endsAt, read } of followLog(log, signal)) {
         const { name } = file;
         const { isGzip } = opened;
-        const role = isLive ? "live" : isGzip && !isBehind ? "gzip" : "rotated";
         try {
-          const looking = { signal, log: role, ...this.#looking(name) } as const;
-          const find = (): Promise<string | undefined> => identityOf(this.#connection, file, opened, looking);
+          const find = async (): Promise<string | undefined> => {
+            // In microseconds. A channel that does not exist yet is newer than any file.
+            const [since] = await this.#connection.fields("channel", ["since"], signal);
+            const isOld = isGzip && !isBehind && 1_000 * file.mtimeMs < Number(since ?? Infinity);
+            const log = isLive ? "live" : isOld ? "continued" : "rotated";
+            return await identityOf(this.#connection, file, opened, { signal, log, ...this.#looking(name) });
+          };
           const id = await (isFurther ? this.#connection.persist(find, signal) : find());
           if (id === undefined) {
             this.emit("skipped", { file: name });
@@ -256,8 +260,7 @@ export class Shipper extends LogObject<ShipperEvents> {
             this.emit("error", changedError(name, ` to byte ${String(textBytes)}`));
         } catch (error) {
           if (isGzip && !isLive && isAboutContent(error)) this.emit("damaged", damageOf(name, error));
-          else if (!isLive && error instanceof LogshipError && error.code === "KIT_LOGSHIP_CHANGED")
-            this.emit("error", error);
+          else if (!isLive && hasCode(error, "KIT_LOGSHIP_CHANGED")) this.emit("error", error);
           else throw withCaller(error);
         }
       }
@@ -368,7 +371,7 @@ export class Shipper extends LogObject<ShipperEvents> {
 
   #looking(file: string): Omit<Looking, "signal" | "log"> {
     return {
-      onCopy: (fact) => this.emit("copy", { file, ...fact }),
+      onCopy: (of, to) => this.emit("copy", { file, of, to }),
       onMoved: (of, to) => this.emit("moved", { file, of, to }),
     };
   }

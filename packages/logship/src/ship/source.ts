@@ -18,8 +18,8 @@ export interface Source {
   readonly isFurther?: boolean;
   /** Whether no other call can have the same identity. */
   readonly isNameless?: boolean;
-  /** Whether a file, which the channel has up to there, has no more text. */
-  readonly endsAt?: (textBytes: number) => Promise<boolean>;
+  /** The gzip file, if it is inflated. */
+  readonly gzip?: OpenFile;
   /** Bytes of the source that have been read; only if the shipped text differs because the source is inflated. */
   readonly at?: () => number;
 }
@@ -43,7 +43,7 @@ export const fileSource = (file: LocalFile, opened: OpenFile, id: string, wanted
     totalBytes: file.size,
     read: isInflated ? () => readGzip(counted(), { file: file.name }) : counted,
     isRepeatable: true,
-    ...(isInflated && { at: () => read, endsAt: (textBytes) => opened.inflatesTo(textBytes) }),
+    ...(isInflated && { at: () => read, gzip: opened }),
   };
 };
 

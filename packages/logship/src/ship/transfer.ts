@@ -56,7 +56,7 @@ export const transfer = async (source: Source, how: Shipping, events: TransferEv
     const open = (): Promise<Opened> => upload.open();
     const opened = await (hasBegun ? connection.persist(open, signal) : open().catch(refusedFor(source)));
     events.opened(opened.limitBytes);
-    if (opened.state === "done") return await shippedBefore(source, opened);
+    if (opened.state === "done") return await shippedBefore(source, opened, signal);
     try {
       return await shipRest(source, upload, how);
     } catch (error) {
@@ -146,12 +146,16 @@ const faultOf = ({ isNameless }: Source, { onBadData }: ResolvedShipper, error: 
   return isNameless ? "KIT_LOGSHIP_INTERRUPTED" : undefined;
 };
 
-const shippedBefore = async ({ name, totalBytes, endsAt }: Source, opened: Opened): Promise<ShippedFile> => {
-  const { id, textBytes, storedBytes, lines, sha256, codec } = opened;
-  const isMember = codec === "member";
-  const isWhole = endsAt && !isMember ? await endsAt(textBytes) : (isMember ? storedBytes : textBytes) === totalBytes;
+const shippedBefore = async (
+  { name, totalBytes, gzip }: Source,
+  { id, textBytes, storedBytes, lines, sha256, codec }: Opened,
+  signal: AbortSignal,
+): Promise<ShippedFile> => {
+  const isStored = codec === "member";
+  const size = isStored ? storedBytes : textBytes;
+  const isWhole = gzip && !isStored ? await gzip.inflatesTo(size, signal) : size === (totalBytes ?? size);
   // A grown file has other content under the same identity: reporting it as shipped would lose the rest.
-  if (totalBytes !== undefined && !isWhole) throw changedError(name);
+  if (!isWhole) throw changedError(name);
   return { id, name, textBytes, storedBytes, lines, sha256, wasShipped: true };
 };
 

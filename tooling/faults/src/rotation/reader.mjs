@@ -131,8 +131,14 @@ const receive = (channel) => {
     process.exit(3);
   });
   return {
+    /** A logger can lose lines. A process that was killed looks at all files again before it makes progress. */
     idle: async () => {
-      while (!isWritten() || performance.now() - last < 3_000) await pause(100);
+      const isAll = async () => {
+        if (!isWritten()) return false;
+        const written = Number(readFileSync(join(side, "written"), "utf8"));
+        return (await redis.hlen(`rotation:logship:{${channel}}:results:c:lines`)) >= written;
+      };
+      while (!isWritten() || performance.now() - last < ((await isAll()) ? 3_000 : 20_000)) await pause(100);
     },
   };
 };
