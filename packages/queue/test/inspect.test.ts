@@ -8,7 +8,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { descriptor } from "../src/descriptor/index.js";
 import { keepHistory } from "../src/history/index.js";
 import { type Job, type Queue, UnrecoverableError } from "../src/index.js";
-import { inspectJob, inspectQueue, listJobs, repairQueue, setLimits } from "../src/manage/index.js";
+import { inspectJob, inspectQueue, listJobs, listWorkers, repairQueue, setLimits } from "../src/manage/index.js";
 import { reportProgress, saveCheckpoint, writeLog } from "../src/progress/index.js";
 import { createSchedules } from "../src/schedules/index.js";
 import { fixtureOf, latch, name, permanentKeys } from "./harness.js";
@@ -95,8 +95,16 @@ beforeEach(async () => {
   ids = { dead, odd, active, waiting, urgent, delayed };
 });
 
+/** The worker has shown itself. */
+const untilListed = (): Promise<void> =>
+  eventually(async () => {
+    const { workers } = await listWorkers(client(), { queue: name, prefix: redis.prefix });
+    expect(workers).toHaveLength(1);
+  });
+
 describe("kit inspect queue", () => {
   it("counts the jobs of each state, and says when something happens next", async () => {
+    await untilListed();
     const { data, facts } = await look("queue", name);
     expect(data).toMatchObject({
       ...{ queue: name, jobs: 6, waiting: 1, prioritised: 1, delayed: 1, active: 1, dead: 2, died: 2 },
@@ -621,6 +629,7 @@ describe("workers and the jobs that they run", () => {
   };
 
   it("are listed by kit queue workers, and by the reports of a queue and of an active job", async () => {
+    await untilListed();
     await stale(["email", "b", "c", "d", "e", "f"], 3 * 3_600_000);
     const { facts, table } = await reportOf("queue workers", [name]);
     expect(facts).toEqual([["workers", "2"]]);
