@@ -4,7 +4,7 @@ import { join } from "node:path";
 /** The comments of a script that are read where it runs: its name, the types of its keys (their names are left out), the place of libraries. */
 const keptComment = /^-- (?:[\w.-]+\.lua(?: - |$)|KEYS\[|Needs |Defines |Libraries$)/;
 
-/** For each type of a key: a command that fails on another type, and one that writes but changes nothing (a hash may have an empty field). */
+/** For each type of a key: a command that fails on another type, and one that writes but changes nothing, if no member is empty. */
 const guards = {
   hash: { failOnOtherType: ["HLEN"] },
   zset: { failOnOtherType: ["ZCARD"], allowWrites: ["ZREM", "''"] },

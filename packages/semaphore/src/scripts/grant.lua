@@ -1,6 +1,6 @@
 -- grant.lua - a semaphore for one call: its limits, and the grants to its waiters.
 --
--- Needs newNotifier, allowWrites, permitRecordParts, firstEnd, addCounts, metaMs, addSearch
+-- Needs newNotifier, allowLeaseWrites, permitRecordParts, firstEnd, addCounts, metaMs, addSearch
 -- Defines layoutError, openSemaphore
 --
 -- All inputs are parameters.
@@ -55,7 +55,7 @@ local function openSemaphore(keys, call)
     mayMove = notifier.isShared()
     if not mayMove then return end
     isPinned = true
-    allowWrites(ready)
+    allowLeaseWrites(ready)
     redis.call('ZADD', queue, 0, pin)
     redis.call('ZADD', ready, '+inf', pin)
     redis.call('ZADD', permits, '+inf', pin)
@@ -85,7 +85,7 @@ local function openSemaphore(keys, call)
   -- there is a waiter, or nothing is granted now.
   function self.takeAlone(permitRecord, ms, hasShrunk)
     if not isAlone or (tonumber(evaluatingUntil or 0) or 0) > now then return nil end
-    if not hasShrunk then allowWrites(ready) end
+    if not hasShrunk then allowLeaseWrites(ready) end
     local _, weight, tenant = permitRecordParts(permitRecord)
     self.take({ permitRecord = permitRecord, weight = weight, tenant = tenant }, ms)
     redis.call('PEXPIRE', meta, metaMs)
@@ -136,7 +136,7 @@ local function openSemaphore(keys, call)
   -- `hasShrunk`: the caller has made a write that shrinks, after which all others are allowed at maxmemory. If not, a write of
   -- nothing is made.
   function self.grant(hasShrunk)
-    if not hasShrunk then allowWrites(ready) end
+    if not hasShrunk then allowLeaseWrites(ready) end
     local granted = {}
     local turns = 0
     -- Where nothing is free no waiter has to be found; in a group the first may be another than before.

@@ -44,7 +44,7 @@ local semaphore = openSemaphore(keys, {
   perTenant = perTenant,
 })
 if not semaphore then return redis.error_reply(layoutError) end
-allowWrites(queue)
+allowLeaseWrites(queue)
 semaphore.expirePermits()
 semaphore.purgeSuspended()
 semaphore.heartbeat(permitRecords, string.format('%.0f', now + aliveMs), inbox)

@@ -34,7 +34,7 @@ local from = ARGV[6]
 local notAfter = tonumber(ARGV[7])
 local askedAt = tonumber(ARGV[8])
 
-allowWrites(ready)
+allowLeaseWrites(ready)
 local now = readClock()
 -- A late repeat would replace newer limits by these.
 if notAfter > 0 and now > notAfter then return 'late' end

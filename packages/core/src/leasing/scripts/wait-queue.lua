@@ -1,6 +1,6 @@
 -- wait-queue.lua - functions of every wait queue: the server's time, messages to waiters, and dead waiters.
 --
--- Defines readClock, allowWrites, failOnOtherType, newNotifier, someDead
+-- Defines readClock, allowLeaseWrites, failOnOtherType, newNotifier, someDead
 --
 -- All inputs are parameters. Exported: packages that lease join it to their scripts.
 
@@ -11,8 +11,9 @@ local function readClock()
   return seconds * 1000 + math.floor(micros / 1000), seconds * 1000000 + micros
 end
 
--- A write without effect on a sorted set. At maxmemory the writes after a write that frees memory are allowed.
-local function allowWrites(key) redis.call('ZREM', key, '|') end
+-- A write without effect on a sorted set, which may have an empty member. At maxmemory the writes after a write that frees memory are
+-- allowed.
+local function allowLeaseWrites(key) redis.call('ZREM', key, '|') end
 
 -- Fails on a key with data of another type, before the first write of a script: so no half of a change is left behind.
 local function failOnOtherType(keys)

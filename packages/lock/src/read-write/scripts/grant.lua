@@ -1,6 +1,6 @@
 -- grant.lua - the leases of a read/write lock, its queue, and the grants to the first of it.
 --
--- Needs allowWrites, failOnOtherType, newNotifier, fenceMs, nextFence, keptMs, someDead
+-- Needs allowLeaseWrites, failOnOtherType, newNotifier, fenceMs, nextFence, keptMs, someDead
 -- Defines modeOf, inMode, parseWaiter, storedWaiter, openLock
 --
 -- All inputs are parameters. A record, `mode|token|holder`, names a caller in the leases and in the queue; the mode is `r` or `w`.
@@ -243,7 +243,7 @@ local function openLock(keys, call)
   -- record that joins the queue; `isAcquire`: at maxmemory nothing is written, and the call is refused; `keepMs`: how long the
   -- token is kept if nobody holds the lock afterwards, empty or nil to change nothing.
   function self.write(change)
-    if not change.isAcquire then allowWrites(leases) end
+    if not change.isAcquire then allowLeaseWrites(leases) end
     -- Readers have no fencing token, but the layout is stored with it.
     if newFence or (#added > 0 and not stored) then redis.call('SET', fence, '1:' .. (newFence or '0'), 'PX', fenceMs) end
     if stored and not self.mode and (change.keepMs or '') ~= '' then
