@@ -102,8 +102,9 @@ return c:name()`);
 const variables = (tokens: readonly Token[]): ReadonlySet<number> => {
   const brackets: string[] = [];
   const places = tokens.map((token, place) => {
-    if (isText(token, "(", "[", "{")) brackets.push(token.text);
-    if (isText(token, ")", "]", "}")) brackets.pop();
+    // Also blocks: in a function of a table, `local a, b = …` has no keys.
+    if (isText(token, "(", "[", "{", "function", "if", "do", "repeat")) brackets.push(token.text);
+    if (isText(token, ")", "]", "}", "end", "until")) brackets.pop();
     const [before, after] = [tokens[place - 1], tokens[place + 1]];
     const isKey = brackets.at(-1) === "{" && isText(before, "{", ",", ";") && isText(after, "=");
     return isIdentifier(token) && !isText(before, ".", ":") && !isKey ? place : -1;

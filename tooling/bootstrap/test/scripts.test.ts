@@ -32,7 +32,7 @@ it("uses every script in one definition, and every library in at least one", () 
 });
 
 const reads =
-  /^(?:[HMX]|HM|HSTR|P|Z|S|L|ZREV|XREV|ZLEX|ZM)?(?:GET|GETALL|KEYS|LEN|CARD|COUNT|RANGE|RANGEBY\w+|SCORE|RANK|SCAN|EXISTS|TTL|TIME)$/;
+  /^(?:[HMX]|HM|HSTR|P|Z|S|L|ZREV|XREV|ZLEX|ZM)?(?:GET|GETALL|KEYS|LEN|CARD|COUNT|RANGE|RANGEBY\w+|SCORE|RANK|RANDFIELD|SCAN|EXISTS|TTL|TIME)$/;
 
 it("calls no script readonly that writes", () => {
   const readonly = imports.filter(({ text, constant }) =>
