@@ -67,7 +67,7 @@ export interface LimitTerms {
   readonly list: readonly LimitTerm[];
 }
 
-export interface LimitTerm {
+interface LimitTerm {
   readonly name: string;
   readonly kind: string;
   readonly count: number;
