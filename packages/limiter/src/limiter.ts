@@ -151,8 +151,8 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
    * shared.
    *
    * The call reserves the next free instant with one command and sleeps until then. Waits of a key start in order of arrival at the server,
-   * in all processes. Waits that start within the same millisecond can resolve in any order. While waits are reserved, `consume()` of the
-   * key is refused. No command is sent during the sleep, so it survives an outage. A blocked event loop delays the start.
+   * in all processes. A blocked event loop or a late reply delays a start, and the next call can then start first. While waits are reserved,
+   * `consume()` of the key is refused. No command is sent during the sleep, so it survives an outage.
    *
    * When you give up (`signal`), the promise rejects immediately. The reserved instant is given back in the background, if no other call of
    * the key came after it. Otherwise it stays unused. The same applies to a process that dies.

@@ -41,16 +41,16 @@ inModes(
         it("allows a refused call after retryAfterMs, and not before", async () => {
           const limiter = make(limits(2, 2_000));
           expect(await allowedOf(limiter, 3)).toBe(2);
+          const at = performance.now();
           const refused = await limiter.consume(key);
           expect(refused).toMatchObject({ allowed: false, remaining: 0, refusedBy: "rate", decidedBy: "server" });
-          const at = performance.now();
           const tries: boolean[] = [];
           await eventually(async () => {
             const { allowed } = await limiter.consume(key);
             tries.push(allowed);
             expect(allowed).toBe(true);
           });
-          expect(performance.now() - at).toBeGreaterThan(refused.retryAfterMs - 100);
+          expect(performance.now() - at).toBeGreaterThan(refused.retryAfterMs - 2);
           expect(refused.retryAfterMs).toBeLessThanOrEqual(2_200);
           expect(tries.slice(0, -1)).not.toContain(true);
         });
@@ -96,6 +96,15 @@ inModes(
           expect(await limiter.reward(key)).toMatchObject({ allowed: true, remaining: 1 });
           expect(await limiter.reward(key, 100)).toMatchObject({ allowed: true, remaining: 4 });
         });
+      });
+
+      it("keeps to its limits where they reach beyond any calendar", async () => {
+        const limiter = make({ yearly: { count: 1, perMs: 31_536_000_000 } });
+        const used = await limiter.penalize(key, 1_000_000_000);
+        expect(used).toMatchObject({ allowed: false, remaining: 0, resetMs: 1e13, retryAfterMs: 1e13 });
+        expect(await limiter.consume(key)).toMatchObject({ allowed: false, retryAfterMs: 1e13 });
+        expect(await fixture().db.pttl(fixture().keys.rate(key))).toBeGreaterThan(1e12);
+        await limiter.reset(key);
       });
 
       it("spreads gcra evenly after the burst", async () => {
@@ -185,28 +194,31 @@ inModes(
         const arrival = (limiter: Limiter): Promise<unknown> => limiter.consume("another");
 
         it("starts calls in order of arrival at the rate, in all processes", async () => {
-          const [one, two] = [make(gcra(20, 1_000, 1)), other(gcra(20, 1_000, 1))];
+          // A stall of a process between a reply and the next one shifts a start. It is far shorter than a second.
+          const [one, two] = [make(gcra(1, 1_000)), other(gcra(1, 1_000))];
           const order: number[] = [];
           const from = performance.now();
           const waits: Promise<void>[] = [];
-          for (let at = 0; at < 10; at++) {
+          for (let at = 0; at < 3; at++) {
             const limiter = at % 2 === 0 ? one : two;
             waits.push(limiter.wait(key).then(() => void order.push(at)));
             // The server has it before the next.
             await arrival(limiter);
           }
           await Promise.all(waits);
-          expect(order).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
-          expect(performance.now() - from).toBeGreaterThanOrEqual(9 * 50);
+          expect(order).toEqual([0, 1, 2]);
+          expect(performance.now() - from).toBeGreaterThanOrEqual(2_000);
         });
 
         it("goes ahead of calls that would consume later", async () => {
-          const limiter = make(gcra(10, 1_000, 1));
+          const limiter = make(gcra(1, hourMs));
           await limiter.wait(key);
-          const waiting = limiter.wait(key);
+          const controller = new AbortController();
+          const waiting = rejection(limiter.wait(key, { signal: controller.signal }));
           const refused = await limiter.consume(key);
           expect(refused.allowed).toBe(false);
-          expect(refused.retryAfterMs).toBeGreaterThan(100);
+          expect(refused.retryAfterMs).toBeGreaterThan(1.9 * hourMs);
+          controller.abort();
           await waiting;
         });
 
@@ -285,12 +297,12 @@ inModes(
           const setUp = make({ few: { count: 1_000_000, perMs: 1_000 }, late });
           await setUp.penalize(key, 40);
           await setUp.reward(key);
-          const limiter = make({ few: { count: 1, perMs: 1_000, burst: 2 }, late });
+          const limiter = make({ few: { count: 1, perMs: 3_000, burst: 2 }, late });
           const starts: number[] = [];
           await Promise.all(
             [1, 2, 3].map(() => limiter.wait(key, { waitMs: 60_000 }).then(() => starts.push(performance.now()))),
           );
-          expect(starts[2]! - starts[0]!).toBeGreaterThan(700);
+          expect(starts[2]! - starts[0]!).toBeGreaterThan(1_500);
         });
       });
 

@@ -43,14 +43,14 @@ describe("onUnavailable", () => {
   });
 
   it("allow: allows, says so once, and once that the server answers again", async () => {
-    const { proxy, limiter, errors } = await onProxy({ onUnavailable: "allow" });
+    const { proxy, limiter, errors } = await onProxy({ onUnavailable: "allow", deadlineMs: 1_500 });
     proxy.down.hole = true;
     expect(await limiter.consume(key)).toMatchObject({ allowed: true, decidedBy: "outage" });
     expect(errors).toEqual(["KIT_UNAVAILABLE"].map(() => expect.stringMatching(/^KIT_UN/) as string));
     // Later calls do not wait for the deadline.
     const at = performance.now();
     await Promise.all(Array.from({ length: 100 }, () => limiter.consume(key)));
-    expect(performance.now() - at).toBeLessThan(250);
+    expect(performance.now() - at).toBeLessThan(1_000);
     expect(await limiter.check(key)).toMatchObject({ allowed: true, decidedBy: "outage" });
     await limiter.wait(key);
     proxy.heal();

@@ -24,4 +24,4 @@ local state = openState(redis.call('GET', rate), micros, rules, false)
 if not (shared and state) then return redis.error_reply(layoutError) end
 local delay, last, left, full, canFit = measure(rules, state, shared, tokens)
 local code = not canFit and -1 or delay > 0 and 0 or 1
-return { stored, { code, left, math.ceil(full / 1000), math.ceil(delay / 1000), last } }
+return { stored, { code, left, toMs(full), toMs(delay), last } }

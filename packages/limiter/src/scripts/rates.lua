@@ -2,11 +2,14 @@
 -- A state is `1 micros block` and an entry for each limit: its kind, count, perMs and burst, and its use. `micros` is the server's clock at the
 -- last change. All times in a state count from it. So if the clock is set back, nothing is freed early and nothing is blocked for longer.
 --
--- Defines layoutError, digits, readMicros, readLimits, openState, measure, stateText
+-- Defines layoutError, digits, toMs, readMicros, readLimits, openState, measure, stateText
 
 local layoutError = 'KIT_LAYOUT the limiter was written by a newer version, or is damaged'
 local million = 1000000
 local function digits(number) return string.format('%.0f', math.ceil(number)) end
+
+-- Microseconds as milliseconds, rounded up. More than 317 years would not fit into an expiry.
+local function toMs(duration) return math.ceil(math.min(duration / 1000, 10000000000000)) end
 
 local function readMicros()
   local time = redis.call('TIME')

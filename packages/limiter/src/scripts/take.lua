@@ -47,8 +47,6 @@ local function change(name, state, amount, start)
   state.isGone = false
 end
 
-local function ms(duration) return math.ceil(duration / 1000) end
-
 local function run(state, op, amount, waitMs)
   local delay, last, left, full, canFit = measure(rules, state, shared, op == 'c' and amount or 0)
   local code, before, sharedBefore = 1, nil, nil
@@ -80,7 +78,7 @@ local function run(state, op, amount, waitMs)
     delay, last, left, full = measure(rules, state, shared, 1)
     code = delay > 0 and 0 or 1
   end
-  local row = { code, left, ms(full), ms(delay), last }
+  local row = { code, left, toMs(full), toMs(delay), last }
   if before then
     local after, sharedAfter = stateText(rules, state, stamp), stateText(rules, shared, stamp)
     for _, text in ipairs({ before, after, sharedBefore, sharedAfter }) do
@@ -99,7 +97,7 @@ end
 local function save(key, state)
   if not state.isChanged then return end
   local text, life = stateText(rules, state, stamp)
-  redis.call('SET', key, text, 'PX', digits(life / 1000 + 1))
+  redis.call('SET', key, text, 'PX', digits(toMs(life) + 1))
 end
 save(all, shared)
 local gone = {}
