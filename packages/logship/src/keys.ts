@@ -37,7 +37,7 @@ const names = [
  *
  * | Key | Type | Content | Life |
  * | --- | --- | --- | --- |
- * | `kit:logship:{name}:channel` | hash | `layout`, `epoch`, `limit`, `used`, `reserved`, `reserved <file fence>` of each shipper, `lastFile`, `firstOpen` (files with lower ids are sealed or removed), `fence`, `since` (µs at which it was created), `closed`, `trimmed`. `result <key>`, `sent <key>`, `dropped <consumer>`, `needs` (` <id>:<bytes>` of each open file that is passed through) | permanent |
+ * | `kit:logship:{name}:channel` | hash | `layout`, `epoch`, `limit`, `used`, `reserved`, `reserved <file fence>` of each shipper, `lastFile`, `firstOpen` (files with lower ids are sealed or removed), `fence`, `closed`, `trimmed`, `result <key>`, `sent <key>`, `dropped <consumer>`, `needs` (` <id>:<bytes>` of each open file that is passed through). `since`: the µs at which it was created | permanent |
  * | `kit:logship:{name}:files` | hash | Per file: `<id>:name`, `:source`, `:codec`, `:state`, `:fence`, `:at` (last open or commit), `:chunks`. `:freed` and `:from` (the slowest consumer's position at the last freeing). `:text`, `:stored`, `:lines`, `:crc`, `:unit` (memory of its largest chunk), `:sha256`, `:fault` (the reason why it ended early) | until every consumer is done with the file |
  * | `kit:logship:{name}:live` | zset | id of each file in the channel, scored by itself | the same |
  * | `kit:logship:{name}:sources` | hash | source identity → file id, followed by its totals when the file no longer exists; `text <beginning>` → the identities of files with this beginning | the last 10,000 completed sources |
