@@ -16,6 +16,7 @@ import {
 import { type CallDefaults, callDefaults, type CallOptions, resolveCall } from "./call/options.js";
 import { type DeadLetterOptions, idsOption, letterRules, type RedriveOptions, redriveRules } from "./dead/options.js";
 import { type QueueOptions, type QueueSettings, queueSettings } from "./store/options.js";
+import { keepParts, partsOf } from "./add/parts.js";
 import type { WorkOptions } from "./work/options.js";
 import type { QueueHealth } from "./presence/index.js";
 import { encodePayload, type Payload, readPayload } from "./job/payload.js";
@@ -94,6 +95,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     this.#life = this.#commands.life;
     this.#producer = new Producer(name, this.#commands, this.#settings);
     this.#calls = new Calls(this.#commands, onError);
+    keepParts(this, this.#commands, this.#settings, this.#addDefaults);
   }
 
   /**
@@ -319,8 +321,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   async #close(deadline: Deadline, options: CloseOptions): Promise<void> {
-    const adding = this.#producer.close(deadline);
-    await Promise.all([adding, this.#calls.close(), ...[...this.#workers].map((worker) => worker.close(options))]);
+    const adding = [this.#producer, ...partsOf(this).producers].map((producer) => producer.close(deadline));
+    await Promise.all([...adding, this.#calls.close(), ...[...this.#workers].map((worker) => worker.close(options))]);
   }
 
   #call<T>(operation: string, facts: object, run: () => Promise<T>): Promise<T> {

@@ -15,6 +15,7 @@ import {
 import { listWorkers } from "../src/manage/index.js";
 import { createOrderedWorker } from "../src/ordered/index.js";
 import { batched } from "../src/batch/index.js";
+import { addFlow, type FlowChild, inspectFlow, readChildren } from "../src/flows/index.js";
 import { createSchedules } from "../src/schedules/index.js";
 import { drain } from "../src/testing/index.js";
 
@@ -212,6 +213,26 @@ const untyped: Queue = createQueue(clients[0]!, "any");
 void untyped.add("whatever", { of: "any kind" });
 untyped.work({ whatever: ({ data }) => String(data) });
 untyped.work({ "*": ({ name, data }) => name + String(data) });
+
+export const flows: Promise<string>[] = [
+  addFlow(queue, {
+    ...{ name: "email", data: { to: "ann" }, id: "own", delayMs: 5, priority: 1, maxAttempts: 2, expiresMs: 5 },
+    children: [
+      { name: "cleanUp", lifo: true, backoff: { firstMs: 5 }, timeoutMs: 5, dueAt: 5 },
+      { job: { name: "resize", data: { url: "", width: 1 }, children: [] }, onFailure: "ignore" },
+    ],
+  }).then(({ id, ids }) => ids.get({ name: "cleanUp" }) ?? id),
+  // @ts-expect-error the data of another job
+  addFlow(queue, { name: "email", data: { url: "", width: 1 } }).then(({ id }) => id),
+  // @ts-expect-error the data of another job, in a child
+  addFlow(queue, { name: "cleanUp", children: [{ name: "email", data: { url: "", width: 1 } }] }).then(({ id }) => id),
+  // @ts-expect-error a flow has no keys
+  addFlow(queue, { name: "cleanUp", unique: { key: "a" } }).then(({ id }) => id),
+];
+export const children = (job: Job): Promise<readonly FlowChild[]>[] => [
+  readChildren(job, { start: 5, count: 5 }).then((page) => page.children),
+  inspectFlow(redis, { queue: "mail" }, "id", { start: 5, count: 5 }).then((report) => report.children),
+];
 
 const schedules = createSchedules<Jobs>(redis, "mail", { lookEveryMs: 1_000 });
 export const upserted: Promise<number | undefined>[] = [

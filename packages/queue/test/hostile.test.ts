@@ -2,6 +2,7 @@ import { useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
 import * as adoption from "../src/adopt/scripts/index.js";
+import * as flows from "../src/flows/scripts/index.js";
 import * as history from "../src/history/scripts/index.js";
 import * as workers from "../src/workers/scripts/index.js";
 import { keyHead, onceKeys, queueKeys, repliesKey, takenKey } from "../src/job/keys.js";
@@ -30,10 +31,13 @@ const blobs = [
   "k1 job e5@99999999999999999999999 kkey n!room\n1",
   "k1 job kkey na%20b e5\n1",
   "k1 job nAAAAAAAAA.0001 ukey\n1",
+  "k1 job f,f0:other,i1:other,f0:%21room\n1",
+  "k1 job f,f99999999999999999999:%ZZ,x:y,f0:\n1",
   "k1 job%ZZ e1 kkey\n1",
 ];
 const records = ["", "x", "9\tx\t", `1\t${"9".repeat(30)}\t{}`, "0\t0\t", "1\t1 zzz\t{"];
 const uniques = ["", "x", "a b 0 ", "! 0 ", "!room 0 a%20b", "%zz x y", "a%20b 99999999999999999999 %"];
+const counts = ["", "x", "1", "nan", "inf", "-5", "99999999999999999999"];
 const fields = ["", "x", "0\tR\t\t{", '0\tR\t\t{"everyMs":0}', '0\tR\t5\t{"everyMs":1000}'];
 
 const takeId = "worker000000";
@@ -50,6 +54,7 @@ const places = [
   "due",
   "later",
   "successor",
+  "parent",
   "held",
   "ended",
   "dead",
@@ -71,6 +76,8 @@ const fill = async (id: string, round: number, place: Place): Promise<void> => {
   client.rpush(waiting, "other").hset(failures, id, of(records)).hset(unique, "key", of(uniques), "more", of(uniques));
   client.hset(limits, "names", "\njob 1 0", "listened", "99999999999999").xadd(keys().events, "1-1", "e", "began");
   client.hset(meta, "layout", "1");
+  client.hset(keys().families, id, of(counts), `${id}\t0`, of(ids), `${id}\t2`, id);
+  client.hset(keys().families, "other", of(counts), "other\t0", id, "other\t1", of(records), "!room\t0", id);
   client.set(taken(), `${takeId}\n${id}`).zadd(named, 0, `job ${takeId}${id}`);
   client.hset(keys().schedules, id, of(fields)).hset(keys().templates, id, of(blobs)).zadd(keys().upcoming, 5, id);
   client.hset(keys().workers, takeId.slice(0, 7), of(records), id, of(blobs));
@@ -81,6 +88,7 @@ const fill = async (id: string, round: number, place: Place): Promise<void> => {
     if (place === "due") client.zadd(delayed, 5, entry);
     if (place === "later") client.zadd(delayed, "inf", entry);
     if (place === "successor") client.zadd(delayed, "1000000000000005", entry);
+    if (place === "parent") client.zadd(delayed, "2000000000000005", entry, "2000000000000005", "other");
     if (place === "held") client.zadd(leases, "9999999999999", takeId + entry);
     if (place === "ended") client.zadd(leases, 5, takeId + entry);
     if (place === "dead") client.zadd(dead, 5, entry);
@@ -125,12 +133,28 @@ const calls: Record<string, (id: string) => readonly (() => Promise<unknown>)[]>
         ]
       : []),
   ],
+  "queue.addFlow": (id) => [
+    () =>
+      flows.addFlow.run(
+        redis.client,
+        { ...keys(), answered: `${head()}answered:AAAAAAAAA` },
+        {
+          ...{ producer: "AAAAAAAAA", sequence: ++sequence, isNew: "0" },
+          plan: `BBBBBBBBB.0001\topen=2\troot\nother\tifNew\nBBBBBBBBB.0002\tdue=9999999999999999\troot`,
+          blobs: ["k1 job f\n1", `k1 job f,f0:${encodeURIComponent(id)}\n1`, "k1 job f,i0:%ZZ\n1"],
+        },
+      ),
+  ],
   "queue.step": (id) => [
     () => stepWith({}),
     () => stepWith({ done: takeId + id }),
     ...["done", "done leads", "retry=0", "retry=5", "dead", "dead leads unbegun", "hold=5", "snooze=5", "expired"].map(
       (verdict) => () =>
         stepWith({ others: [{ member: takeId + id, verdict, record: "1\t0\t{}", answer: "1 c i json\nx" }] }),
+    ),
+    ...["json\n1", "refused\n{", "", "x"].map(
+      (outcome) => () =>
+        stepWith({ others: [{ member: takeId + id, verdict: "done leads", record: "", answer: `0 ${outcome}` }] }),
     ),
   ],
   "queue.heartbeat": (id) => [
@@ -280,6 +304,7 @@ it(
       ...notes,
       ...history,
       ...workers,
+      ...flows,
     });
     const names = scripts.flatMap((one) => (typeof one === "object" && "source" in one ? [one.name] : []));
     expect(names.filter((one) => !others.test(one) && !(one in calls))).toEqual([]);

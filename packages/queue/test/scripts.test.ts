@@ -3,6 +3,8 @@ import { onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import * as adoption from "../src/adopt/scripts/index.js";
+import * as flows from "../src/flows/scripts/index.js";
+import * as flowReaders from "../src/flows/scripts/readers.js";
 import * as history from "../src/history/scripts/index.js";
 import * as historyReaders from "../src/history/scripts/readers.js";
 import * as cleaning from "../src/manage/cleaning.js";
@@ -25,12 +27,26 @@ const { limit } = looks;
 const noting = { ...notes, ...notesReaders };
 const keeping = { ...history, ...historyReaders };
 const showing = { ...workers, ...workersReaders };
+const flowing = { ...flows, ...flowReaders };
 
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {
     expect(
       await contract(
-        { ...all, ...adoption, ...looks, ...cleaning, ...schedules, ...noting, ...keeping, ...showing, popIfScript },
+        {
+          ...{
+            ...all,
+            ...adoption,
+            ...looks,
+            ...cleaning,
+            ...schedules,
+            ...noting,
+            ...keeping,
+            ...showing,
+            ...flowing,
+          },
+          popIfScript,
+        },
         redis.server,
       ),
     ).toEqual([]);

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { letters, type PlanWord } from "../src/job/words.js";
+import { type FlowWord, letters, type PlanWord } from "../src/job/words.js";
 
 const script = (name: string): string =>
   readFileSync(new URL(`../src/store/scripts/${name}.lua`, import.meta.url), "utf8");
@@ -20,6 +20,24 @@ const planWords: Record<PlanWord, true> = {
   ...{ answer: true, delay: true, due: true, extend: true, front: true, ifNew: true, key: true, priority: true },
   ...{ replace: true, settles: true, ttl: true },
 };
+
+it("the words of a flow's plan are those that `addFlow` explains and reads", () => {
+  const text = readFileSync(new URL("../src/flows/scripts/addFlow.lua", import.meta.url), "utf8");
+  const [head = "", code = ""] = text.split("local jobs = KEYS[1]");
+  const plan = /ARGV\[4\](.*?)ARGV\[n\]/s.exec(head)?.[1] ?? "";
+  const own: Record<FlowWord, true> = { open: true, root: true };
+  const words = ["delay", "due", "front", "ifNew", "priority", ...Object.keys(own)].sort();
+  expect(
+    found(plan, /`(\w+)(?:=\d+)?`/g)
+      .filter((word) => word !== "add")
+      .sort(),
+  ).toEqual(words);
+  expect(
+    found(code, /\bjob\.(\w+)/g)
+      .filter((word) => word !== "id" && word !== "blob")
+      .sort(),
+  ).toEqual(words);
+});
 
 it("the words of a plan are those that `add` explains and reads", () => {
   const [head = "", code = ""] = script("add").split("local jobs = KEYS[1]");

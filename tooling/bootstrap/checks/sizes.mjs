@@ -37,20 +37,20 @@ const exceptionsKiB = {
   // listeners; carries a trace from the producer to the handler; pauses one worker; learns of cancellations by push; finds out whether a
   // thread can connect as the client does, which then renews leases; says whether the same add would add a second job;
   // takes as many bytes as its connection carries; hands jobs back when none may begin; charges no crash for an outage; has a handler for any
-  // name, and heartbeats that show their worker.
-  "@kit/queue": 35.25,
+  // name, and heartbeats that show their worker; settles the parents of a job in the step that ends it.
+  "@kit/queue": 36.5,
   // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses; computes runs
   // at the changes of summer time; finds what BullMQ 5 wrote only into the next job of a job scheduler, and moves the two together.
-  "@kit/queue/adopt": 30.25,
+  "@kit/queue/adopt": 31.5,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is
   // unknown, and which instant a list shows; cleans and purges queues; lists workers, and finds jobs that hang or have no
   // handler.
-  "@kit/queue/descriptor": 32,
+  "@kit/queue/descriptor": 34.5,
   // Reads, changes, repairs, limits, cleans and purges queues, and reads who runs their jobs; metrics read both.
-  "@kit/queue/manage": 18.75,
-  "@kit/queue/metrics": 17,
+  "@kit/queue/manage": 20.25,
+  "@kit/queue/metrics": 18.5,
   // Opens its queue as a queue does, and carries what that needs.
-  "@kit/queue/schedules": 24,
+  "@kit/queue/schedules": 24.75,
   // Keeps the bounds of frequent messages in a full list; knows ids of letters and digits.
   "@kit/stats": 24.75,
   "@kit/testing": null,

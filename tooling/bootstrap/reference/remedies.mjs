@@ -73,6 +73,10 @@ export const remedies = {
   KIT_QUEUE_EVICTION: "[Eviction policies](where-it-runs.md#eviction-policies).",
   KIT_QUEUE_CALL_TIMEOUT:
     "Reply with the id of the job, or wait longer. [Calls](../../packages/queue/docs/adding.md#calls).",
+  KIT_QUEUE_FLOW:
+    "Choose another id, or treat the call as a repeat: `inspectJob()` shows the job that has it. [Flows](../../packages/queue/docs/flows.md).",
+  KIT_JOB_CHILD_FAILED:
+    "Read `cause`, and fix what the child failed at. Then redrive the parent: it waits for children that have not ended, and the others do not run again. [Flows](../../packages/queue/docs/flows.md#when-a-child-does-not-complete).",
   KIT_QUEUE_SCHEDULE:
     "Install `croner` beside the queue, or bring all processes to the newer version. [Schedules](../../packages/queue/docs/schedules.md).",
   KIT_QUEUE_ADOPTION:

@@ -89,6 +89,7 @@ export function sidebarOf(pages) {
       "queue/frameworks",
       "queue/outbox",
       "queue/schedules",
+      "queue/flows",
       "lock/leader-election",
       "core/recipes",
       "core/http",

@@ -1,14 +1,21 @@
 import { KitError, type KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
 import { Batcher } from "@kit/core/batching";
 import { type Deadline, noAnswer } from "@kit/core/toolkit";
-import { isUnknown, type QueueCommands, wallMs } from "../store/commands.js";
+import type { QueueCommands } from "../store/commands.js";
+import { isUnknown, wallMs } from "../store/wall.js";
 import { QueueFullError } from "../job/errors.js";
 import { IdSource, isMade, ownId } from "../job/ids.js";
 import type { AddedOnce } from "../job/added.js";
 import type { QueueSettings } from "../store/options.js";
 import { blobOf, type Payload } from "../job/payload.js";
 import { planned } from "../job/words.js";
-import { maxAdded } from "../store/scripts/index.js";
+import { maxAdded } from "../store/scripts/added.js";
+
+/** The commands that a producer uses. */
+export type ProducerCommands = Pick<
+  QueueCommands,
+  "add" | "context" | "isChecked" | "learnOffset" | "offsetMs" | "open"
+>;
 
 /** One job on its way to the server. */
 export interface NewJob {
@@ -65,7 +72,7 @@ export const parseOp = (op: string): { readonly word: string; readonly id: strin
  * identifies a repeat.
  */
 export class Producer {
-  readonly #commands: QueueCommands;
+  readonly #commands: ProducerCommands;
   readonly #ids = new IdSource();
   readonly #batcher: Batcher<Item, Added | readonly Added[]>;
   readonly #maxPending: number;
@@ -76,7 +83,7 @@ export class Producer {
   #stampedAt = -1;
   #stamp = "";
 
-  constructor(name: string, commands: QueueCommands, { deadlineMs, maxPending }: QueueSettings) {
+  constructor(name: string, commands: ProducerCommands, { deadlineMs, maxPending }: QueueSettings) {
     this.#commands = commands;
     this.#maxPending = maxPending;
     this.#full = () => new QueueFullError(name, maxPending);
@@ -115,7 +122,7 @@ export class Producer {
     const ids: string[] = [];
     for (const group of groups)
       try {
-        ids.push(...(await this.#addGroup(group)));
+        ids.push(...(await this.addGroup(group)).map(idOf));
       } catch (error) {
         // The same call would add the jobs of the earlier groups again.
         if (ids.length === 0 || jobs.every(isRepeatable) || !(KitError.is(error) && error.retryable)) throw error;
@@ -125,18 +132,19 @@ export class Producer {
     return ids;
   }
 
-  close(deadline: Deadline): Promise<void> {
-    return this.#batcher.close(deadline);
-  }
-
-  async #addGroup(jobs: readonly NewJob[]): Promise<readonly string[]> {
+  /** Adds jobs in one call. */
+  async addGroup(jobs: readonly NewJob[]): Promise<readonly Added[]> {
     if (this.#batcher.pending + this.#grouped + jobs.length > this.#maxPending) throw this.#full();
     this.#grouped += jobs.length;
     try {
-      return ((await this.#batcher.add(jobs)) as readonly Added[]).map(idOf);
+      return (await this.#batcher.add(jobs)) as readonly Added[];
     } finally {
       this.#grouped -= jobs.length;
     }
+  }
+
+  close(deadline: Deadline): Promise<void> {
+    return this.#batcher.close(deadline);
   }
 
   async #send(items: readonly Item[], deadline: Deadline): Promise<readonly (Added | readonly Added[] | Error)[]> {

@@ -24,7 +24,10 @@ const queueArgument: CliArgument = { name: "queue", about: "name of the queue", 
 const idArgument: CliArgument = { name: "id", about: "id of the job; kit queue list QUEUE shows ids" };
 
 /** The time that a list shows for its jobs. Ready jobs have no time for their state, so the list shows when they were added. */
-const instants = { ...atNames, waiting: "added", prioritised: "added", suspended: "added" } as const;
+const instants = {
+  ...{ ...atNames, waiting: "added", prioritised: "added", suspended: "added" },
+  "waiting-for-children": "added",
+} as const;
 
 const tableOf = (
   jobs: readonly JobFacts[],
@@ -54,7 +57,7 @@ const listCommand: CliCommand = {
     {
       name: "state",
       takes: "text",
-      about: "dead (default), waiting, prioritised, suspended, delayed, active or completed",
+      about: "dead (default), waiting, prioritised, suspended, delayed, waiting-for-children, active or completed",
     },
     { name: "name", takes: "text", about: "only jobs with this name" },
     { name: "end", about: "start at the end" },
@@ -275,7 +278,7 @@ const createOption: CliOption = { name: "create", about: "pause a queue that has
 
 /** Searches only the first jobs of each state, so that it does not block a long queue. */
 const hasJobs = async ({ redis, prefix }: CommandCall, queue: string, name: string): Promise<boolean> => {
-  const states = ["waiting", "prioritised", "suspended", "delayed", "active"] as const;
+  const states = ["waiting", "prioritised", "suspended", "delayed", "waiting-for-children", "active"] as const;
   const pages = await Promise.all(states.map((state) => listJobs(redis, { queue, prefix }, { state, name, count: 1 })));
   // A page without jobs that has a next one leaves it open.
   return pages.some(({ jobs, next }) => jobs.length > 0 || next !== undefined);
@@ -339,7 +342,7 @@ const drainCommand: CliCommand = {
     const isDryRun = !isSet("run");
     const seen = await inspectQueue(redis, address);
     const count = isDryRun
-      ? readyOf(seen) + (isSet("delayed") ? seen.delayed : 0)
+      ? readyOf(seen) + (isSet("delayed") ? seen.delayed + seen.waitingForChildren : 0)
       : await drainQueue(redis, address, { delayed: isSet("delayed") });
     await output.report({
       data: { queue, isDryRun, count },
@@ -383,11 +386,17 @@ export const commands: readonly CliCommand[] = [
   pauseCommand("pause", "pause a queue, or its jobs with one name", pauseQueue),
   pauseCommand("resume", "resume a queue, or its jobs with one name", resumeQueue),
   promoteCommand,
-  endCommand("remove", "delete a ready or delayed job", ["ready", "delayed"], "removed", removeJob),
+  endCommand(
+    "remove",
+    "delete a ready or delayed job",
+    ["ready", "delayed", "waiting-for-children"],
+    "removed",
+    removeJob,
+  ),
   endCommand(
     "cancel",
     "delete a job, and abort its handler if the job is active",
-    ["ready", "delayed", "active"],
+    ["ready", "delayed", "waiting-for-children", "active"],
     "cancelled",
     cancelJob,
   ),

@@ -3,6 +3,7 @@ import { endlessParts } from "../job/keys.js";
 import { adoptCommand } from "./adopt.js";
 import { cleanCommand, purgeCommand } from "./clean.js";
 import { commands } from "./commands.js";
+import { flowInspector, flowsCheck } from "./flows.js";
 import { jobInspector, queueInspector } from "./inspect.js";
 import { pausedCheck } from "./paused.js";
 import { schedulesCheck, schedulesCommand } from "./schedules.js";
@@ -61,7 +62,7 @@ export const descriptor: PackageDescriptor = {
     ],
   },
   endlessKeys: [{ key: new RegExp(`^\\{.*\\}:(?:${endlessParts.join("|")})$`, "s") }],
-  inspectors: [queueInspector, jobInspector],
+  inspectors: [queueInspector, jobInspector, flowInspector],
   commands: [...commands, workersCommand, cleanCommand, purgeCommand, schedulesCommand, adoptCommand],
-  checks: [pausedCheck, schedulesCheck, longJobsCheck, handlersCheck],
+  checks: [pausedCheck, schedulesCheck, flowsCheck, longJobsCheck, handlersCheck],
 };

@@ -11,8 +11,9 @@ const countOf = (count: number, at: number | null, text: (ms: number) => string)
 export const readyOf = ({ waiting, prioritised, suspended }: Overview): number => waiting + prioritised + suspended;
 
 const summaryOf = (seen: Overview): string => {
-  const { delayed, active, dead, pausedAt } = seen;
-  return `${pausedAt === null ? "" : "paused: "}${String(readyOf(seen))} ready, ${String(delayed)} delayed, ${String(active)} active, ${String(dead)} dead`;
+  const { delayed, waitingForChildren, active, dead, pausedAt } = seen;
+  const parents = waitingForChildren === 0 ? "" : `${String(waitingForChildren)} waiting for children, `;
+  return `${pausedAt === null ? "" : "paused: "}${String(readyOf(seen))} ready, ${String(delayed)} delayed, ${parents}${String(active)} active, ${String(dead)} dead`;
 };
 
 /** Whether the queue exists. It exists from its first add, worker, pause or limit. */
@@ -54,7 +55,7 @@ const nameFacts = ({ names, now }: Overview): Facts =>
 
 const queueFacts = (queue: string, seen: Overview): Facts => {
   const { prioritised, suspended, delayed, active, dead, now, nextDue, firstLeaseEnd, oldestDead } = seen;
-  const { completed, died, crashed, deadDropped, deadBytes, kept, lost } = seen;
+  const { completed, died, crashed, deadDropped, deadBytes, kept, lost, waitingForChildren, oldestParent } = seen;
   const until = (at: number): string => (at > now ? `in ${secondsText(at - now)}` : `${secondsText(now - at)} ago`);
   return [
     ["queue", queue],
@@ -63,6 +64,14 @@ const queueFacts = (queue: string, seen: Overview): Facts => {
       `${String(readyOf(seen))}${prioritised === 0 ? "" : `, ${String(prioritised)} with a priority`}${suspended === 0 ? "" : `, ${String(suspended)} suspended by a pause or limit on their name`}`,
     ],
     ["delayed", countOf(delayed, nextDue, (at) => `first due ${until(at)}`)],
+    ...(waitingForChildren === 0
+      ? []
+      : [
+          [
+            "waiting for children",
+            countOf(waitingForChildren, oldestParent, (at) => `first since ${until(at)}`),
+          ] as const,
+        ]),
     ["active", countOf(active, firstLeaseEnd, (at) => `first lease expires ${until(at)} unless renewed`)],
     ["dead", countOf(dead, oldestDead, (at) => `oldest died ${until(at)}, ${counted(deadBytes, "byte")} in total`)],
     ...(kept === 0
@@ -85,6 +94,7 @@ export const atNames = {
   dead: "died",
   completed: "completed",
   delayed: "due",
+  "waiting-for-children": "",
   active: "lease expires",
   ready: "",
   none: "",

@@ -6,7 +6,11 @@ export type EventError = Omit<StoredError, "stack">;
 /** The facts of each type of event. `id` is the job's id. */
 interface Facts {
   /** A job was added. `state` is `delayed` as well if the job waits for another job of its `unique` key to end. */
-  readonly added: { readonly id: string; readonly name: string; readonly state: "ready" | "delayed" };
+  readonly added: {
+    readonly id: string;
+    readonly name: string;
+    readonly state: "ready" | "delayed" | "waiting-for-children";
+  };
   /** A job became ready: it was due, handed back, promoted, redriven or repaired. */
   readonly ready: { readonly id: string };
   /** A ready job or a dead letter was delayed, or a delayed job got another due time. */
@@ -61,6 +65,8 @@ export type QueueEvent = {
 /** An event without its position. */
 type Content = { readonly [Type in QueueEventType]: { readonly type: Type } & Facts[Type] }[QueueEventType];
 
+const addedStates = ["delayed", "waiting-for-children"] as const;
+
 /** The line of the first entry after a time without recording. */
 const began = "began";
 
@@ -69,7 +75,9 @@ const contentsOf = (line: string): readonly Content[] => {
   const [type = "", id = "", first = "", second = "", ...record] = line.split("\t");
   switch (type) {
     case "added":
-      return [{ type, id, name: decodeURIComponent(first), state: second === "delayed" ? second : "ready" }];
+      return [
+        { type, id, name: decodeURIComponent(first), state: addedStates.find((state) => state === second) ?? "ready" },
+      ];
     case "active":
     case "cancelled":
       return [{ type, id, name: decodeURIComponent(first) }];

@@ -1,7 +1,7 @@
 /**
  * Where the job of an id or a key is.
  *
- * - `ready`, `active`, `delayed` or `dead`: the state of the job.
+ * - `ready`, `active`, `delayed` or `dead`: the state of the job. A job that waits for its children counts as `delayed`.
  * - `unsure`: the job is ready or active. This is the answer while more than 1,000 jobs are active; `inspectJob()` searches for the job.
  * - `lost`: the job is in no list of work, because its entry was deleted manually or evicted. It does not run until `repairQueue()` finds
  *   it. For a lost job of priority 0 the answer is `ready` or `unsure`, because lists are not searched.

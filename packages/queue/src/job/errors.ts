@@ -3,8 +3,10 @@ import { longestWaitMs, msOption } from "./backoff.js";
 import type { StoredError } from "./failure.js";
 
 /**
- * Codes of the queue's errors. One code has no class:
+ * Codes of the queue's errors. Two codes have no class:
  *
+ * - `KIT_JOB_CHILD_FAILED`: the stored error of a dead letter. A child of the job did not complete; see `@kit/queue/flows`. Its `cause` is
+ *   the error of the job that failed first.
  * - `KIT_QUEUE_HEARTBEAT`: an `error` event of a worker with `heartbeat: "thread"` or `"auto"`. The heartbeat thread could not start, could
  *   not connect as the client does (the message names the option), or stopped. From then on only the main loop renews the leases.
  */
@@ -27,6 +29,8 @@ export type QueueErrorCode =
   | "KIT_QUEUE_CALL_TIMEOUT"
   | "KIT_QUEUE_SCHEDULE"
   | "KIT_QUEUE_ADOPTION"
+  | "KIT_QUEUE_FLOW"
+  | "KIT_JOB_CHILD_FAILED"
   | "KIT_QUEUE_HEARTBEAT";
 
 declare module "@kit/core" {

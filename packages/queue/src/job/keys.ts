@@ -55,6 +55,7 @@ export const endlessParts = [
   "templates",
   "upcoming",
   "adopted",
+  "families",
 ] as const;
 
 const parts = [...endlessParts, "revoked", "producers", "kept", "records", "events", "changed", "workers"] as const;
@@ -70,7 +71,7 @@ const parts = [...endlessParts, "revoked", "producers", "kept", "records", "even
  * | `kit:queue:{name}:jobs`        | hash   | id → header line, line feed, payload bytes                                                      | a field as long as its job   |
  * | `kit:queue:{name}:waiting`     | list   | ids of ready jobs of priority 0, the next one first                                             | while there are some         |
  * | `kit:queue:{name}:prioritised` | zset   | ids of the other ready jobs → priority × 2^33 + position; positions start at 2^32               | while there are some         |
- * | `kit:queue:{name}:delayed`     | zset   | entry → server ms at which it is due                                                            | while there are some         |
+ * | `kit:queue:{name}:delayed`     | zset   | entry → server ms at which it is due; plus 10^15, or 2 × 10^15 with children: after other jobs | while there are some         |
  * | `kit:queue:{name}:leases`      | zset   | take id + entry → server ms at which the lease ends; the only record of active jobs             | while there are some         |
  * | `kit:queue:{name}:failures`    | hash   | id → attempts, crashes and last error, after a failure only                                     | a field as long as its job   |
  * | `kit:queue:{name}:dead`        | zset   | id → server ms at which it died; the job stays in `jobs`                                        | bounded by `deadLetters`     |
@@ -95,6 +96,7 @@ const parts = [...endlessParts, "revoked", "producers", "kept", "records", "even
  * | `kit:queue:{name}:kept`        | zset   | id of an ended job → server ms of its end; only with `history`                                  | `maxAgeMs` of the history    |
  * | `kit:queue:{name}:records`     | hash   | id of an ended job → take id, facts as JSON, result; `!bytes` → the bytes of all                | `maxAgeMs` of the history    |
  * | `kit:queue:{name}:adopted`     | zset   | adoption of a BullMQ queue → number of the last slice that it added                             | for good, 30 bytes each      |
+ * | `kit:queue:{name}:families`    | hash   | id of a parent in a flow → its open children; with a tab and a number: a child's id, and then its outcome | until its parent has ended   |
  *
  * The lease of a cancelled job is published on the channel `kit:queue:{name}:cancelled`.
  */

@@ -19,7 +19,10 @@ export interface JobHeader {
   /** The key of a unique job, and whether another job can wait for this one to end. */
   readonly uniqueKey: string | undefined;
   readonly keepsLast: boolean;
-  /** The words of its key, and of its successor. */
+  /** Whether it is in a flow, and whether it has parents there. */
+  readonly isInFlow: boolean;
+  readonly isChild: boolean;
+  /** The words of its key, of its successor, and of its flow. */
   readonly keyWords: readonly string[];
 }
 
@@ -51,7 +54,7 @@ export const headOf = (
   return head;
 };
 
-const keyLetters = [letters.uniqueKey, letters.latestKey, letters.successor];
+const keyLetters = [letters.uniqueKey, letters.latestKey, letters.successor, letters.flow];
 
 const parseHead = (head: string): JobHeader => {
   const [name = "", ...words] = head.split(" ");
@@ -63,6 +66,7 @@ const parseHead = (head: string): JobHeader => {
   };
   const [last, backoff, expires] = [option("latestKey"), option("backoff"), option("expires")];
   const key = last ?? option("uniqueKey");
+  const flow = option("flow");
   const [firstMs = 0, factor = 1, maxMs = 0, jitter = 0] = (backoff ?? "").split(",").map(Number);
   const [afterMs = 0, from = 0] = (expires ?? "").split("@").map(Number);
   return {
@@ -76,6 +80,8 @@ const parseHead = (head: string): JobHeader => {
     replyTo: option("replyTo"),
     uniqueKey: key === undefined ? undefined : decodeURIComponent(key),
     keepsLast: last !== undefined,
+    isInFlow: flow !== undefined,
+    isChild: (flow ?? "") !== "",
     keyWords: words.filter((one) => keyLetters.some((letter) => one.startsWith(letter))),
   };
 };

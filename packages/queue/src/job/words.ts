@@ -8,6 +8,8 @@ export const letters = {
   maxAttempts: "a",
   backoff: "b",
   expires: "e",
+  /** The job is in a flow. The value has its parents, see `flow.lua`. */
+  flow: "f",
   /** The key of a job whose key can have a successor. */
   latestKey: "k",
   successor: "n",
@@ -23,10 +25,13 @@ export const letters = {
 export type PlanWord =
   "answer" | "delay" | "due" | "extend" | "front" | "ifNew" | "key" | "priority" | "replace" | "settles" | "ttl";
 
-export const planWord = (word: PlanWord, value?: string | number): string =>
+/** A word of a job in the `plan` of `addFlow.lua` only. */
+export type FlowWord = "open" | "root";
+
+export const planWord = (word: PlanWord | FlowWord, value?: string | number): string =>
   value === undefined ? word : `${word}=${String(value)}`;
 
-export const planned = (word: PlanWord, value?: string | number): string => `\t${planWord(word, value)}`;
+export const planned = (word: PlanWord | FlowWord, value?: string | number): string => `\t${planWord(word, value)}`;
 
 /** The flags of a step; see `step.lua`. */
 type StepFlag = "announce" | "look" | "time" | "woken";

@@ -16,7 +16,7 @@ import { clean, cleanKept, type Cleaned } from "./cleaning.js";
 import type { ListedState } from "./list.js";
 
 /** States whose jobs `cleanQueue()` can delete. */
-export type CleanedState = Exclude<ListedState, "active">;
+export type CleanedState = Exclude<ListedState, "active" | "waiting-for-children">;
 
 const states: readonly CleanedState[] = ["dead", "completed", "delayed", "waiting", "prioritised", "suspended"];
 

@@ -1,8 +1,10 @@
 import { defineScript } from "@kit/core";
 import cleanKeptSource from "../history/scripts/cleanKept.lua";
 import cleanSource from "../store/scripts/clean.lua";
+import deadSource from "../store/scripts/dead.lua";
 import entriesSource from "../store/scripts/entries.lua";
 import eventsSource from "../store/scripts/events.lua";
+import flowSource from "../store/scripts/flow.lua";
 import findKeysSource from "../store/scripts/findKeys.lua";
 import purgeSource from "../store/scripts/purge.lua";
 import readySource from "../store/scripts/ready.lua";
@@ -27,8 +29,8 @@ const cleanedOf = (raw: unknown): Cleaned => {
 /** Deletes jobs of one state that are old enough. See `clean.lua`. */
 export const clean = defineScript({
   name: "queue.clean",
-  source: [entriesSource, readySource, successorSource, eventsSource, cleanSource],
-  keys: ["jobs", "failures", "delayed", "wake", "unique", "dead", "meta", "limits", "events", "listed"],
+  source: [entriesSource, readySource, deadSource, successorSource, eventsSource, flowSource, cleanSource],
+  keys: ["jobs", "failures", "delayed", "wake", "unique", "dead", "meta", "limits", "events", "families", "listed"],
   args: ["verb", "state", "olderThanMs", "begun", "name", "cursor"],
   idempotent: true,
   reply: cleanedOf,

@@ -27,8 +27,8 @@ const drained = async (
 };
 
 /**
- * Deletes all ready jobs. With `delayed` it also deletes jobs that are not due yet or wait for their next attempt. Active jobs and dead
- * letters stay. Resolves with the number of deleted jobs.
+ * Deletes all ready jobs. With `delayed` it also deletes jobs that are not due yet, or wait for their next attempt or their children. Active
+ * jobs and dead letters stay. Resolves with the number of deleted jobs.
  *
  * It deletes the number of jobs that exist when it starts, from the front. Each call deletes up to 500 jobs and about 4 MiB, and takes the
  * server one or two milliseconds. Producers and workers can keep running. Jobs that are added after the start stay if they are placed after

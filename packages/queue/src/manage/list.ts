@@ -12,7 +12,8 @@ import { runsOf } from "./workers.js";
 /**
  * States that you can list. Ready jobs are `waiting` (priority 0), `prioritised` (other priorities) or `suspended` (their name is stopped).
  */
-export type ListedState = "dead" | "waiting" | "prioritised" | "suspended" | "delayed" | "active" | "completed";
+export type ListedState =
+  "dead" | "waiting" | "prioritised" | "suspended" | "delayed" | "waiting-for-children" | "active" | "completed";
 
 /** For each state the key that has its jobs, and the kind of their entries. */
 const listedIn: Readonly<Record<Exclude<ListedState, "completed">, readonly [key: keyof QueueKeys, kind: string]>> = {
@@ -21,6 +22,7 @@ const listedIn: Readonly<Record<Exclude<ListedState, "completed">, readonly [key
   prioritised: ["prioritised", "ids"],
   suspended: ["suspended", "suspended"],
   delayed: ["delayed", "entries"],
+  "waiting-for-children": ["delayed", "parents"],
   active: ["leases", "leases"],
 };
 

@@ -2,10 +2,12 @@ import { defineScript } from "@kit/core";
 import bucketSource from "../store/scripts/bucket.lua";
 import cancelSource from "../store/scripts/cancel.lua";
 import entriesSource from "../store/scripts/entries.lua";
+import deadSource from "../store/scripts/dead.lua";
 import drainSource from "../store/scripts/drain.lua";
 import editSource from "../store/scripts/edit.lua";
 import eventsSource from "../store/scripts/events.lua";
 import findSource from "../store/scripts/find.lua";
+import flowSource from "../store/scripts/flow.lua";
 import namesSource from "../store/scripts/names.lua";
 import limitSource from "../store/scripts/limit.lua";
 import listSource from "../store/scripts/list.lua";
@@ -25,7 +27,7 @@ import successorSource from "../store/scripts/successor.lua";
 /** In epoch ms. Null if there is none. */
 type Instant = number | null;
 
-/** A due time from here on means that the job waits for another job to end; see `successor.lua`. */
+/** A due time from here on means that the job waits for others to end; see `entries.lua`. */
 const behind = 1e15;
 
 const instant = (text: unknown): Instant => {
@@ -38,7 +40,10 @@ export interface Overview {
   readonly jobs: number;
   readonly waiting: number;
   readonly prioritised: number;
+  /** Without those that wait for their children. */
   readonly delayed: number;
+  /** Jobs that start once their children have ended, see `@kit/queue/flows`. */
+  readonly waitingForChildren: number;
   readonly active: number;
   readonly dead: number;
   /** Ready jobs whose names are paused or at their concurrency limit. They continue automatically after that. */
@@ -47,6 +52,8 @@ export interface Overview {
   readonly lost: number;
   readonly now: number;
   readonly nextDue: Instant;
+  /** When the first of the jobs that wait for their children was added or due. */
+  readonly oldestParent: Instant;
   readonly firstLeaseEnd: Instant;
   readonly oldestDead: Instant;
   /** When the queue was paused. */
@@ -77,15 +84,17 @@ export interface Overview {
 
 export const overview = defineScript({
   name: "queue.overview",
-  source: overviewSource,
+  source: [entriesSource, overviewSource],
   keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "meta", "limits", "kept", "suspended"],
   args: [],
   readonly: true,
   reply: (raw): Overview => {
     const all = raw as unknown[];
-    const [jobs = 0, waiting = 0, prioritised = 0, delayed = 0, active = 0, dead = 0, now = 0] = all
+    const [jobs = 0, waiting = 0, prioritised = 0, held = 0, active = 0, dead = 0, now = 0] = all
       .slice(0, 7)
       .map(Number);
+    const waitingForChildren = Number(all[18]);
+    const delayed = held - waitingForChildren;
     const [completed = 0, died = 0, crashed = 0, deadDropped = 0, deadBytes = 0, kept = 0] = String(all[10])
       .split(" ")
       .map(Number);
@@ -107,10 +116,11 @@ export const overview = defineScript({
       jobs: ranks[2 * index + 1] ?? 0,
     }));
     return {
-      ...{ jobs, waiting, prioritised, delayed, active, dead, suspended, now },
-      lost: Math.max(0, jobs - waiting - prioritised - delayed - active - dead - suspended),
+      ...{ jobs, waiting, prioritised, delayed, waitingForChildren, active, dead, suspended, now },
+      lost: Math.max(0, jobs - waiting - prioritised - held - active - dead - suspended),
       ...{
         nextDue: instant(all[7]),
+        oldestParent: waitingForChildren === 0 ? null : Number(all[19]) - 2 * behind,
         firstLeaseEnd: instant(all[8]),
         oldestDead: instant(all[9]),
         pausedAt: instant(all[12]),
@@ -128,7 +138,7 @@ export const overview = defineScript({
  * Where a job is. `none`: there is no job of this id. `lost`: it is stored, but in no list of work, and does not run until the queue is
  * repaired.
  */
-export type JobState = "none" | "dead" | "delayed" | "active" | "ready" | "lost";
+export type JobState = "none" | "dead" | "delayed" | "waiting-for-children" | "active" | "ready" | "lost";
 
 /** Where one job is. `at`: when it died, is due, or its lease ends. */
 export interface Found {
@@ -239,11 +249,27 @@ export const prioritise = defineScript({
   reply: (raw): boolean => Number(raw) === 1,
 });
 
+/** What a script needs that ends jobs for which others wait. */
+const endingSources = [readySource, deadSource, successorSource, eventsSource, flowSource] as const;
+
 /** Deletes a ready or delayed job. See `remove.lua`. */
 export const remove = defineScript({
   name: "queue.remove",
-  source: [entriesSource, namesSource, placesSource, readySource, successorSource, eventsSource, removeSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "failures", "dead", "wake", "limits", "events", "suspended"],
+  source: [entriesSource, namesSource, placesSource, ...endingSources, removeSource],
+  keys: [
+    "jobs",
+    "waiting",
+    "prioritised",
+    "delayed",
+    "failures",
+    "dead",
+    "wake",
+    "limits",
+    "events",
+    "suspended",
+    "meta",
+    "families",
+  ],
   args: ["id"],
   idempotent: true,
   reply: (raw) => String(raw) as "removed" | "none" | "dead" | "elsewhere",
@@ -262,8 +288,21 @@ export const edit = defineScript({
 /** Deletes some of the waiting jobs. Not idempotent: a second run deletes further jobs. */
 export const drain = defineScript({
   name: "queue.drain",
-  source: [entriesSource, readySource, successorSource, eventsSource, drainSource],
-  keys: ["jobs", "waiting", "ranked", "failures", "delayed", "wake", "unique", "limits", "events"],
+  source: [entriesSource, ...endingSources, drainSource],
+  keys: [
+    "jobs",
+    "waiting",
+    "ranked",
+    "failures",
+    "delayed",
+    "wake",
+    "unique",
+    "limits",
+    "events",
+    "dead",
+    "meta",
+    "families",
+  ],
   args: ["from", "count"],
   reply: (raw): { readonly deleted: number; readonly left: number } => {
     const [deleted = 0, left = 0] = (raw as unknown[]).map(Number);
@@ -274,16 +313,7 @@ export const drain = defineScript({
 /** Ends a job, including an active one. See `cancel.lua`. */
 export const cancel = defineScript({
   name: "queue.cancel",
-  source: [
-    entriesSource,
-    namesSource,
-    placesSource,
-    readySource,
-    revokedSource,
-    successorSource,
-    eventsSource,
-    cancelSource,
-  ],
+  source: [entriesSource, namesSource, placesSource, revokedSource, ...endingSources, cancelSource],
   keys: [
     "jobs",
     "waiting",
@@ -298,6 +328,8 @@ export const cancel = defineScript({
     "events",
     "suspended",
     "named",
+    "meta",
+    "families",
     "...replies",
   ],
   args: ["id", "header", "cursor", "channel", "caller", "pushes"],

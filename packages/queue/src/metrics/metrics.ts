@@ -117,8 +117,12 @@ const pausedHelp = "1 while the queue is paused, or with `job` the jobs of this 
 
 const samplesOf = (queue: string, seen: Overview): MetricSample[] => {
   const { waiting, prioritised, suspended, delayed, active, dead, lost, now, nextDue, pausedAt, names } = seen;
+  const { waitingForChildren, oldestParent } = seen;
   const { completed, died, crashed, deadDropped, deadBytes } = seen;
-  const states = { ready: waiting + prioritised, suspended, delayed, active, dead, lost };
+  const states = {
+    ...{ ready: waiting + prioritised, suspended, delayed, active, dead, lost },
+    "waiting-for-children": waitingForChildren,
+  };
   const gauge = (name: string, help: string, value: number): MetricSample => ({
     ...{ name: `kit_queue_${name}`, type: "gauge", help, value, labels: { queue } },
   });
@@ -135,6 +139,11 @@ const samplesOf = (queue: string, seen: Overview): MetricSample[] => {
       "overdue_seconds",
       "How long the first delayed job has been due",
       Math.max(0, now - (nextDue ?? now)) / 1_000,
+    ),
+    gauge(
+      "parents_age_seconds",
+      "How long the first job that waits for its children has been added or due",
+      Math.max(0, now - (oldestParent ?? now)) / 1_000,
     ),
     gauge("paused", pausedHelp, Number(pausedAt !== null)),
     ...names.map(({ name: job, ...named }) => ({

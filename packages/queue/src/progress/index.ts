@@ -1,6 +1,6 @@
 import { integer, resolve, type RulesOf } from "@kit/core/toolkit";
 import type { Job } from "../index.js";
-import type { TakenJob } from "../work/taken.js";
+import { takenJob } from "../work/taken-job.js";
 import { checkpointOf, JobNotes } from "./notes.js";
 
 /** The maximum size of a progress value and of a checkpoint, in bytes as JSON. */
@@ -20,13 +20,6 @@ export interface NoteOptions {
 }
 
 const noteRules = { keepMs: integer(0, 14 * 86_400_000) } satisfies RulesOf<NoteOptions>;
-
-const takenJob = (job: unknown): TakenJob => {
-  const { commands } = Object(job) as Partial<TakenJob>;
-  if (commands === undefined)
-    throw new TypeError("Expected `job` to be the object that the handler received, not a copy");
-  return job as TakenJob;
-};
 
 const notesOf = (job: Job, options: NoteOptions = {}): JobNotes => {
   const taken = takenJob(job);

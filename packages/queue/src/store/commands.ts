@@ -1,4 +1,4 @@
-import { KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
+import { KitError, KitUnknownOutcomeError, type RedisLike, type Script } from "@kit/core";
 import { durable } from "@kit/core/durable";
 import {
   asKitError,
@@ -14,6 +14,7 @@ import { QueueEvictionError } from "../job/errors.js";
 import { answeredKey, keyHead, onceKeys, type QueueKeys, queueKeys, repliesKey, takenKey } from "../job/keys.js";
 import { planned } from "../job/words.js";
 import type { QueueSettings } from "./options.js";
+import { wallMs } from "./wall.js";
 import * as scripts from "./scripts/index.js";
 
 /** The arguments of one step, without the jobs that it ends. */
@@ -46,6 +47,15 @@ export interface Endings {
   readonly done?: string;
   readonly others?: readonly EndedJob[];
   readonly callers?: readonly string[];
+}
+
+/** The arguments of a script that adds jobs. */
+interface AddArgs {
+  readonly producer: string;
+  readonly sequence: number;
+  readonly isNew: string;
+  readonly plan: string;
+  readonly blobs: readonly (string | Buffer)[];
 }
 
 interface OwnScript<Args, Reply> {
@@ -151,25 +161,23 @@ export class QueueCommands {
    * Adds jobs. Also rejects with KitUnknownOutcomeError if the jobs are stored, but not replicated as `durable` requires. `answeredTo`: the
    * producers whose answers are stored or read. Empty without an `addOnce` or a key.
    */
-  async add(
-    args: {
-      readonly producer: string;
-      readonly sequence: number;
-      readonly isNew: string;
-      readonly plan: string;
-      readonly blobs: readonly (string | Buffer)[];
-    },
-    answeredTo: readonly string[],
+  async add(args: AddArgs, answeredTo: readonly string[], deadline: Deadline): Promise<scripts.AddReply> {
+    const keys = /\t(?:ifNew|answer)/.test(args.plan) ? this.#keysOfOnce(answeredTo, args.plan) : this.#keysOfAdd;
+    return await this.store(scripts.add, keys, args, deadline);
+  }
+
+  /** Runs a script that adds jobs, see `add`. */
+  async store<Keys extends readonly string[], Args extends readonly string[]>(
+    script: Script<Keys, Args, scripts.AddReply>,
+    keys: Parameters<typeof script.run>[1],
+    args: Parameters<typeof script.run>[2],
     deadline: Deadline,
   ): Promise<scripts.AddReply> {
     const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
     const { durable: replication } = this.#settings;
-    const keys = /\t(?:ifNew|answer)/.test(args.plan) ? this.#keysOfOnce(answeredTo, args.plan) : this.#keysOfAdd;
-    if (!replication) return this.#added(await scripts.add.run(this.context, keys, args, { deadlineMs }));
+    if (!replication) return this.#added(await script.run(this.context, keys, args, { deadlineMs }));
     const durability = { ...replication, key: this.keys.jobs, deadlineMs };
-    const { value, outcome, why } = await durable(this.context, durability, (scope) =>
-      scope.run(scripts.add, keys, args),
-    );
+    const { value, outcome, why } = await durable(this.context, durability, (scope) => scope.run(script, keys, args));
     if (outcome !== "safe")
       throw new KitUnknownOutcomeError(`The jobs were added, but are not durable: ${why ?? ""}`, undefined);
     return this.#added(value);
@@ -303,9 +311,3 @@ export class QueueCommands {
       }
   }
 }
-
-/** Only labels of jobs, expiries and the order of producers depend on this clock. */
-export const wallMs = (): number => performance.timeOrigin + performance.now();
-
-/** Whether the call may have had an effect. */
-export const isUnknown = (error: unknown): boolean => error instanceof KitUnknownOutcomeError;

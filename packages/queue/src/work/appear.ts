@@ -1,6 +1,7 @@
 import { asKitError } from "@kit/core/toolkit";
 import type { WorkerNow } from "../presence/index.js";
-import { type QueueCommands, wallMs } from "../store/commands.js";
+import type { QueueCommands } from "../store/commands.js";
+import { wallMs } from "../store/wall.js";
 import type { JobLeases } from "./leases.js";
 
 /** Shows a worker to other processes. The module is loaded only here, because programs that only add jobs don't need it. */

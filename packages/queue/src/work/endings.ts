@@ -19,12 +19,13 @@ export interface Ending {
   readonly isHeld?: boolean;
   /** The value that its handler returned. */
   readonly result?: unknown;
-  /** The outcome for its caller, as `outcomes.lua` returns it. Undefined if no call waits for it. */
+  /** The outcome for its caller or its parents, as `outcomes.lua` returns it. Undefined if nothing waits for it. */
   readonly outcome?: string | Buffer | undefined;
 }
 
 /**
- * The maximum number of jobs in a call that the server ends one by one: failed or called jobs, and jobs with a caller's id or a successor.
+ * The maximum number of jobs in a call that the server ends one by one: failed or called jobs, and jobs with a caller's id or a successor, and
+ * jobs of flows.
  */
 const maxOthers = 100;
 const maxOutcomeBytes = 1_024 * 1_024;
@@ -60,24 +61,31 @@ export const operandsOf = (
   return { done: done.join("\n"), others, callers };
 };
 
-/** The `answer` of `step.lua` for the caller of a job: the number of its key among `callers`, channel, name, outcome. */
-const answerTo = ({ job, outcome }: Ending, prefix: string, callers: string[]): string | Buffer => {
-  const { replyTo } = job.header;
-  if (outcome === undefined || replyTo === undefined) return "";
+/** The `answer` of `step.lua` for the parents of a job; or for its caller: the number of its key among `callers`, channel, name, outcome. */
+const answerTo = ({ job, verdict, outcome }: Ending, prefix: string, callers: string[]): string | Buffer => {
+  const { replyTo, isChild } = job.header;
+  if (outcome === undefined) return "";
+  if (isChild) return verdict === "done" ? withHead("0 ", outcome) : "";
+  if (replyTo === undefined) return "";
   const { channel, caller } = addresseeOf(replyTo, prefix);
   if (!callers.includes(caller)) callers.push(caller);
-  const head = `${String(callers.indexOf(caller) + 1)} ${channel} ${caller} `;
-  return typeof outcome === "string" ? head + outcome : Buffer.concat([Buffer.from(head), outcome]);
+  return withHead(`${String(callers.indexOf(caller) + 1)} ${channel} ${caller} `, outcome);
 };
+
+const withHead = (head: string, outcome: string | Buffer): string | Buffer =>
+  typeof outcome === "string" ? head + outcome : Buffer.concat([Buffer.from(head), outcome]);
+
+/** Whether other jobs may wait for its end. */
+const leads = ({ header }: TakenJob): boolean => header.keepsLast || header.isInFlow;
 
 /** Whether the server can end the job together with others. */
 const isSimple = ({ job, verdict, isExpired, outcome }: Ending): boolean =>
-  verdict === "done" && !isExpired && outcome === undefined && !job.header.keepsLast && isMade(job.id);
+  verdict === "done" && !isExpired && outcome === undefined && !leads(job) && isMade(job.id);
 
 /** The `verdict` of `step.lua`. */
 const verdictOf = ({ job, verdict, isSnoozed, isExpired, isHeld }: Ending): string => {
   const unbegun = job.isLimited && (job.hasHandler === undefined || job.refusal !== undefined) ? " unbegun" : "";
   if (typeof verdict === "number")
     return `${isHeld ? "hold" : isSnoozed ? "snooze" : "retry"}=${String(verdict)}${unbegun}`;
-  return `${isExpired ? "expired" : verdict}${job.header.keepsLast ? " leads" : ""}${unbegun}`;
+  return `${isExpired ? "expired" : verdict}${leads(job) ? " leads" : ""}${unbegun}`;
 };

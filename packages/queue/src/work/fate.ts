@@ -76,7 +76,7 @@ export class Fates {
     const { code, snoozeMs } = wishOf(job, result);
     if (snoozeMs !== undefined || code === unrecoverable) return this.failed(job, result);
     job.state = "ending";
-    const outcome = job.header.replyTo === undefined ? undefined : outcomeOf(job.name, result, this.#maxResultBytes);
+    const outcome = isAwaited(job) ? outcomeOf(job.name, result, this.#maxResultBytes) : undefined;
     this.#fetcher.end({ job, verdict: "done", record: "", error: undefined, outcome, result });
   }
 
@@ -96,7 +96,7 @@ export class Fates {
   /** No worker took it in time. */
   expired(job: TakenJob): void {
     job.state = "ending";
-    const outcome = job.header.replyTo === undefined ? undefined : "expired";
+    const outcome = isAwaited(job) ? "expired" : undefined;
     this.#fetcher.end({ job, verdict: "done", record: "", error: undefined, isExpired: true, outcome });
   }
 
@@ -191,6 +191,9 @@ export class Fates {
     else this.#fetcher.end(ending);
   }
 }
+
+/** Whether its caller or its parents receive its outcome. */
+const isAwaited = ({ header }: TakenJob): boolean => header.replyTo !== undefined || header.isChild;
 
 const rateLimited = "KIT_JOB_RATE_LIMITED";
 const unrecoverable = "KIT_JOB_UNRECOVERABLE";

@@ -1,6 +1,7 @@
 import type { KitError } from "@kit/core";
 import { asKitError, backoffMs, type Deadline } from "@kit/core/toolkit";
-import { isUnknown, type QueueCommands, type StepRequest } from "../store/commands.js";
+import type { QueueCommands, StepRequest } from "../store/commands.js";
+import { isUnknown } from "../store/wall.js";
 import type { QueueSettings } from "../store/options.js";
 import type { WorkSettings } from "./options.js";
 import { maxEnded, type StepReply } from "../store/scripts/index.js";

@@ -1,5 +1,6 @@
 import { asKitError, backoffMs, Deadline, type ExclusiveConnection, reading, serverError } from "@kit/core/toolkit";
-import { isUnknown, type QueueCommands, type StepRequest } from "../store/commands.js";
+import type { QueueCommands, StepRequest } from "../store/commands.js";
+import { isUnknown } from "../store/wall.js";
 import type { StepReply } from "../store/scripts/index.js";
 
 /** The maximum wait, in milliseconds. After that the worker looks for work, in case a wake-up was lost. */

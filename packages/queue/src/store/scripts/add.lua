@@ -179,13 +179,13 @@ local function replace(held, former, blob, due)
 end
 
 -- Whether an expired job that no worker has gets this blob. Its entry stays where it is, so no list of work is searched. A job with a
--- record, and one that waits for the end of another, does not expire. Nil: it is ready, so it cannot wait for this due instant.
+-- record, and one that waits for the end of another, does not expire; one of a flow stays until a worker ends it. Nil: it is ready, so it cannot wait for this due instant.
 local function renew(id, blob, due)
   if added[id] then return false end
   local former = redis.call('HGET', jobs, id)
   local wait, from = string.match(optionOf(former, 'expires') or '', '^(%d+)@?(%d*)$')
   local start = wait and tonumber(string.match(former, '^%S+'), 36)
-  if not start or math.max(start, tonumber(from) or 0) + wait >= now then return false end
+  if not start or optionOf(former, 'flow') or math.max(start, tonumber(from) or 0) + wait >= now then return false end
   local state, dueAt = stateOf(id)
   local isHeld = state ~= 'ready' and (dueAt or behind) >= behind
   if isHeld or redis.call('HEXISTS', failures, id) == 1 then return false end

@@ -14,6 +14,8 @@
 -- KEYS[11]  events      stream  what happened, for those who listen
 -- KEYS[12] suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- KEYS[13] named        zset    name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
+-- KEYS[14] meta         hash    counters
+-- KEYS[15] families     hash    the open and ended children of each parent, see `flow.lua`
 -- KEYS[n]  replies      hash    of the caller, only if the job was called: id to what became of the job
 -- ARGV[1]  id           string  of the job
 -- ARGV[2]  header       string  its header line, if a later job may have the same id; else empty
@@ -38,7 +40,9 @@ local limits = KEYS[10]
 local events = KEYS[11]
 local suspended = KEYS[12]
 local named = KEYS[13]
-local replies = { unpack(KEYS, 14) }
+local meta = KEYS[14]
+local families = KEYS[15]
+local replies = { unpack(KEYS, 16) }
 local id = ARGV[1]
 local header = ARGV[2]
 local cursor = ARGV[3]
@@ -48,7 +52,7 @@ local pushes = ARGV[6]
 
 -- Libraries
 
-failOnOtherType(failures, revoked, wake, named)
+failOnOtherType(failures, revoked, wake, named, meta, families)
 listen(limits)
 for _, key in ipairs(replies) do redis.call('HLEN', key) end
 local blob = redis.call('HGET', jobs, id)
@@ -69,6 +73,7 @@ end
 
 allowWrites(leases)
 releaseSuccessor(jobs, delayed, wake, id)
+settle(jobs, delayed, wake, failures, dead, meta, families, id, member and 'cancelled' or 'removed')
 for _, key in ipairs(replies) do
   redis.call('HSET', key, id, 'cancelled')
   redis.call('PEXPIRE', key, 600000)
@@ -85,6 +90,7 @@ else
 end
 redis.call('HDEL', failures, id)
 redis.call('HDEL', jobs, id)
+closeFamilies(delayed, families)
 tell(member and 'cancelled' or 'removed', id, nameOf(blob))
 recordEvents(events)
 -- Publishing is only a hint, so an error is ignored: the user may lack the permission.

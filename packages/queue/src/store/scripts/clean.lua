@@ -1,5 +1,5 @@
 -- clean.lua - deletes jobs of one state that are old enough.
--- One call looks at about 100 of them, or at up to 500 of `waiting`.
+-- One call looks at about 100 of them, or at up to 500 of `waiting`. Of `delayed` it leaves those that wait for their children.
 --
 -- KEYS[1]  jobs         hash     id to header and payload
 -- KEYS[2]  failures     hash     id to attempts, crashes, last error
@@ -10,7 +10,8 @@
 -- KEYS[7]  meta         hash     counters
 -- KEYS[8]  limits       hash     what keeps jobs from beginning; `listened`
 -- KEYS[9]  events       stream   what happened, for those who listen
--- KEYS[10] listed       string   the jobs of the state: a list of ids, or a zset of ids, entries, or members of `suspended`
+-- KEYS[10] families     hash     the open and ended children of each parent, see `flow.lua`
+-- KEYS[11] listed       string   the jobs of the state: a list of ids, or a zset of ids, entries, or members of `suspended`
 -- ARGV[1]  verb         string   `show`: changes nothing; or `clean`
 -- ARGV[2]  state        string   `waiting`, `prioritised`, `suspended`, `delayed` or `dead`
 -- ARGV[3]  olderThanMs  integer  only jobs that were added, or died, so long before this operation; 0: all
@@ -28,7 +29,8 @@ local dead = KEYS[6]
 local meta = KEYS[7]
 local limits = KEYS[8]
 local events = KEYS[9]
-local listed = KEYS[10]
+local families = KEYS[10]
+local listed = KEYS[11]
 local verb = ARGV[1]
 local state = ARGV[2]
 local olderThanMs = tonumber(ARGV[3])
@@ -38,7 +40,7 @@ local cursor = ARGV[6]
 
 -- Libraries
 
-failOnOtherType(jobs, failures, delayed, wake, dead, meta)
+failOnOtherType(jobs, failures, delayed, wake, dead, meta, families)
 listen(limits)
 if begun == '' then
   local time = redis.call('TIME')
@@ -61,9 +63,6 @@ end
 local members, places, ids, isChosen, bytes, looked = {}, {}, {}, {}, 0, 0
 -- Keys that no job has once these are gone; see `unique.lua`. Otherwise they would stay until later adds sweep them.
 local freed, size = {}, 0
-local function decoded(text)
-  return (string.gsub(text, '%%(%x%x)', function(digits) return string.char(tonumber(digits, 16)) end))
-end
 for i = #entries, 1, -1 do
   if isList and bytes > 4194304 then break end
   looked = looked + 1
@@ -73,7 +72,8 @@ for i = #entries, 1, -1 do
   bytes = bytes + #blob
   -- A job that cannot be read counts as old.
   local at = state == 'dead' and tonumber(scores[i]) or tonumber(string.match(blob, '^(%w+) ') or '0', 36) or 0
-  if id ~= '' and not isChosen[id] and at <= latest and (name == '' or nameOf(blob) == name) then
+  local isParent = state == 'delayed' and tonumber(scores[i]) >= parked
+  if id ~= '' and not isParent and not isChosen[id] and at <= latest and (name == '' or nameOf(blob) == name) then
     isChosen[id] = true
     ids[#ids + 1] = id
     members[#members + 1] = entry
@@ -90,8 +90,12 @@ if verb ~= 'clean' then return { #ids, nextCursor, begun } end
 allowWrites(delayed)
 if state == 'dead' then
   redis.call('HINCRBY', meta, 'deadBytes', 0 - size)
-elseif isKeyed then
-  for _, id in ipairs(ids) do releaseSuccessor(jobs, delayed, wake, id) end
+  for _, id in ipairs(ids) do disband(families, id) end
+elseif isKeyed or redis.call('EXISTS', families) == 1 then
+  for _, id in ipairs(ids) do
+    releaseSuccessor(jobs, delayed, wake, id)
+    settle(jobs, delayed, wake, failures, dead, meta, families, id, 'removed')
+  end
 end
 for i, id in ipairs(ids) do
   tell('removed', id)
@@ -101,6 +105,7 @@ end
 if #ids > 0 then
   redis.call('HDEL', jobs, unpack(ids))
   redis.call('HDEL', failures, unpack(ids))
+  closeFamilies(delayed, families)
   if not isList then redis.call('ZREM', listed, unpack(members)) end
 end
 if #freed > 0 then redis.call('HDEL', unique, unpack(freed)) end

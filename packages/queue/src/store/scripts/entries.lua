@@ -1,11 +1,15 @@
 -- entries.lua - entries of jobs.
 -- An entry is how a job stands in lists of work: its id, or `!priority!id` if the priority is not 0.
 --
--- Defines optionOf, withOption, boundedPriority, idOf, entryOf, entryOfBlob, leasedEntry, suspendedEntry, takeIdOf, parseRecord, nameOf
+-- Defines behind, parked, optionOf, withOption, decoded, boundedPriority, idOf, entryOf, entryOfBlob, leasedEntry, suspendedEntry, takeIdOf, parseRecord, nameOf
 -- These read whatever is stored, also what no door lets in: a script that fails here would fail after its first write.
 
+-- In `delayed` the score of a job that waits for the end of another is its due instant plus `behind`, see `successor.lua`; that of one
+-- that waits for its children is that instant plus `parked`, see `flow.lua`.
+local behind, parked = 1000000000000000, 2000000000000000
+
 -- The letters of the options in the header of a stored job; see `words.ts`.
-local optionLetters = { expires = 'e', latestKey = 'k', successor = 'n', priority = 'p', uniqueKey = 'u' }
+local optionLetters = { expires = 'e', flow = 'f', latestKey = 'k', successor = 'n', priority = 'p', uniqueKey = 'u' }
 
 -- The value of an option of a stored job; nil if it has none.
 local function optionOf(blob, name)
@@ -18,6 +22,10 @@ local function withOption(blob, name, value)
   if not head then return blob end
   local letter = ' ' .. optionLetters[name]
   return head .. (value and letter .. value or '') .. string.gsub(others, letter .. '%S+', '', 1) .. payload
+end
+
+local function decoded(text)
+  return (string.gsub(text, '%%(%x%x)', function(digits) return string.char(tonumber(digits, 16)) end))
 end
 
 -- A priority as a number; beyond the bounds the scores of two would overlap.

@@ -7,7 +7,7 @@
 -- KEYS[5]  dead         zset    id to the instant of its death
 -- ARGV[1]  id           string  of the job
 --
--- Reply     {state, at, blob, record, entry}: `none`, `dead`, `delayed`, `ready`, or `lost`: only a search of `leases` and `waiting`
+-- Reply     {state, at, blob, record, entry}: `none`, `dead`, `delayed`, `waiting-for-children`, `ready`, or `lost`: only a search of `leases` and `waiting`
 --           can find it; when it died or is due, as text in epoch ms, otherwise empty; header and payload, record in `failures`, entry
 local jobs = KEYS[1]
 local prioritised = KEYS[2]
@@ -24,6 +24,7 @@ local entry = entryOfBlob(id, blob)
 local state, at = 'dead', redis.call('ZSCORE', dead, id)
 if not at then
   state, at = 'delayed', redis.call('ZSCORE', delayed, entry)
+  if at and tonumber(at) >= parked then state = 'waiting-for-children' end
 end
 if not at then state = redis.call('ZSCORE', prioritised, id) and 'ready' or 'lost' end
 return { state, at or '', blob, redis.call('HGET', failures, id) or '', entry }

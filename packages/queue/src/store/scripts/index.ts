@@ -1,5 +1,5 @@
 import { defineScript } from "@kit/core";
-import type { AddedOnce, HeldState } from "../../job/added.js";
+import { addReplyOf } from "./added.js";
 import addSource from "./add.lua";
 import beginSource from "./begin.lua";
 import bucketSource from "./bucket.lua";
@@ -8,6 +8,7 @@ import contactSource from "./contact.lua";
 import deadSource from "./dead.lua";
 import entriesSource from "./entries.lua";
 import eventsSource from "./events.lua";
+import flowSource from "./flow.lua";
 import handBackSource from "./handBack.lua";
 import heartbeatSource from "./heartbeat.lua";
 import lettersSource from "./letters.lua";
@@ -28,8 +29,9 @@ import workerSource from "./worker.lua";
 /** The layout of the data that this version writes. */
 export const layout = 1;
 
-/** The maximum number of jobs in one call of `add`, `step` and `redrive`. */
-export const maxAdded = 1_000;
+export { type AddReply, maxAdded } from "./added.js";
+
+/** The maximum number of jobs in one call of `step` and `redrive`. */
 export const maxEnded = 500;
 export const maxRedriven = 100;
 /** The maximum number of outcomes that one call requests. */
@@ -70,24 +72,6 @@ export const open = defineScript({
   reply: Number,
 });
 
-/** The reply of an add. */
-export interface AddReply {
-  /** The server's time in epoch ms. */
-  readonly now: number;
-  /** The server has lost the data of the queue. */
-  readonly isLost?: boolean;
-  /** An answer for each job of an `addOnce` or with a key, in order. Undefined if the answer is no longer stored. */
-  readonly answers: readonly (AddedOnce | undefined)[];
-}
-
-/** The answer in a line of the reply of `add.lua`. */
-const answerOf = (line: string): AddedOnce | undefined => {
-  const [own = "", state, id = own, replaced] = line.split("\t");
-  if (state === "added") return { id, isAdded: true };
-  if (state === "gone") return undefined;
-  return { id, isAdded: false, state: state as HeldState, ...(replaced && { isReplaced: true }) };
-};
-
 /** Stores jobs. */
 export const add = defineScript({
   name: "queue.add",
@@ -95,10 +79,7 @@ export const add = defineScript({
   keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "producers", "limits", "events", "...once"],
   args: ["producer", "sequence", "isNew", "plan", "...blobs"],
   idempotent: true,
-  reply: (raw): AddReply => {
-    const [now, ...answers] = String(raw).split("\n");
-    return { now: Math.abs(Number(now)), isLost: Number(now) < 0, answers: answers.map(answerOf) };
-  },
+  reply: addReplyOf,
 });
 
 /** A lease that ended without its holder. */
@@ -195,6 +176,7 @@ const stepKeys = [
   "events",
   "suspended",
   "named",
+  "families",
 ] as const;
 
 /** The only call of a worker. Its take id makes a lost reply safe: `recover` returns the jobs that were in the reply. */
@@ -211,6 +193,7 @@ export const step = defineScript({
     successorSource,
     bucketSource,
     eventsSource,
+    flowSource,
     namesSource,
     chooseSource,
     stepSource,
@@ -305,8 +288,20 @@ export const letters = defineScript({
 /** Moves dead letters back to the queue, or drops them. Replies with their number, and with the start time of the operation. */
 export const redrive = defineScript({
   name: "queue.redrive",
-  source: [entriesSource, readySource, deadSource, eventsSource, redriveSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "failures", "dead", "meta", "limits", "events"],
+  source: [entriesSource, readySource, deadSource, successorSource, eventsSource, flowSource, redriveSource],
+  keys: [
+    "jobs",
+    "waiting",
+    "prioritised",
+    "delayed",
+    "wake",
+    "failures",
+    "dead",
+    "meta",
+    "limits",
+    "events",
+    "families",
+  ],
   args: ["verb", "ids", "begun", "spreadMs"],
   idempotent: true,
   reply: (raw): { readonly moved: number; readonly begun: string } => {

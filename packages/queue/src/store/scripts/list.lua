@@ -3,7 +3,7 @@
 -- KEYS[1]  jobs      hash     id to header and payload
 -- KEYS[2]  failures  hash     id to attempts, crashes, last error
 -- KEYS[3]  listed    string   the jobs of the state: a list of ids, or a zset of ids, entries, or members of `leases` or `suspended`
--- ARGV[1]  kind      string   `list`, `ids`, `entries`, `leases` or `suspended`
+-- ARGV[1]  kind      string   `list`, `ids`, `leases` or `suspended`; `entries` that do not wait for children, `parents` that do
 -- ARGV[2]  from      string   `start`: in their order; `end`: the last one first
 -- ARGV[3]  start     integer  how many to skip
 -- ARGV[4]  count     integer  how many to read, at most 100
@@ -22,7 +22,18 @@ local name = ARGV[5]
 
 -- Libraries
 
+-- Parents have the highest scores of `delayed`.
+local before, all = 0, kind == 'entries' or kind == 'parents'
+if all then
+  all = redis.call('ZCOUNT', listed, '-inf', string.format('(%.0f', parked))
+  if kind == 'parents' then before, all = all, redis.call('ZCARD', listed) end
+end
 return page(from, start, count, function(low, high)
+  if all then
+    low, high = low < 0 and all + low or before + low, high < 0 and all + high or before + high
+    low, high = math.max(before, low), math.min(all - 1, high)
+    return low <= high and redis.call('ZRANGE', listed, low, high, 'WITHSCORES') or {}, 2
+  end
   if kind == 'list' then return redis.call('LRANGE', listed, low, high), 1 end
   return redis.call('ZRANGE', listed, low, high, 'WITHSCORES'), 2
 end, function(entry, at)

@@ -11,12 +11,13 @@
 -- KEYS[9]  kept         zset  id of an ended job to the instant of its end, ms
 -- KEYS[10] suspended    zset  ready jobs whose names are stopped, see `names.lua`
 --
--- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters, ranks, paused, concurrency, rate, heldUntil, suspended, names}:
+-- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters, ranks, paused, concurrency, rate, heldUntil, suspended, names, parents, oldestParent}:
 --           instants
 --           are text in epoch ms, empty if there is none; counters are completed, died, crashed, deadDropped, deadBytes and the number of kept jobs as text; ranks
 --           are the first 100 priorities other than 0 of ready jobs, each with its number of jobs; paused is the instant of the pause;
 --           concurrency and rate are empty if they are unlimited; names are those with limits: name, concurrency, instant of its pause, jobs
---           suspended, a blank behind each
+--           suspended, a blank behind each; parents are the jobs that wait for children, which count as delayed as well, and oldestParent when the first was
+--           added or due
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -27,6 +28,8 @@ local meta = KEYS[7]
 local limits = KEYS[8]
 local kept = KEYS[9]
 local suspended = KEYS[10]
+
+-- Libraries
 
 local time = redis.call('TIME')
 local function first(key)
@@ -69,4 +72,6 @@ return {
   limited[4] or '',
   redis.call('ZCARD', suspended),
   names,
+  redis.call('ZCOUNT', delayed, string.format('%.0f', parked), '+inf'),
+  redis.call('ZRANGEBYSCORE', delayed, string.format('%.0f', parked), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] or '',
 }

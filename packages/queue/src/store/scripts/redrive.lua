@@ -1,5 +1,5 @@
 -- redrive.lua - moves dead letters.
--- They go to the end of the queue, or to the delayed jobs, as if they were new; or they are dropped.
+-- They go to the end of the queue, or to the delayed jobs, as if they were new; or they are dropped. A parent waits for its open children.
 --
 -- KEYS[1]  jobs         hash    id to header and payload
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
@@ -11,6 +11,7 @@
 -- KEYS[8]  meta         hash    counters
 -- KEYS[9]  limits       hash    what keeps jobs from beginning; `listened`
 -- KEYS[10]  events      stream  what happened, for those who listen
+-- KEYS[11] families     hash    the open and ended children of each parent, see `flow.lua`
 -- ARGV[1]  verb         string  `redrive` or `drop`
 -- ARGV[2]  ids          string  one per line, at most 100; empty: of the 100 oldest letters that died before this operation
 -- ARGV[3]  begun        string  server time at which the operation began, epoch ms; empty: now
@@ -27,6 +28,7 @@ local dead = KEYS[7]
 local meta = KEYS[8]
 local limits = KEYS[9]
 local events = KEYS[10]
+local families = KEYS[11]
 local verb = ARGV[1]
 local ids = ARGV[2]
 local begun = ARGV[3]
@@ -34,7 +36,7 @@ local spreadMs = tonumber(ARGV[4])
 
 -- Libraries
 
-failOnOtherType(jobs, waiting, prioritised, delayed, wake, failures, meta)
+failOnOtherType(jobs, waiting, prioritised, delayed, wake, failures, meta, families)
 listen(limits)
 allowWrites(dead)
 local time = redis.call('TIME')
@@ -52,12 +54,17 @@ for id in string.gmatch(ids, '[^\n]+') do
     -- A job without a record may have expired: this one was taken.
     if blob and optionOf(blob, 'expires') then redis.call('HSET', failures, id, '0\t0\t')
     else forgotten[#forgotten + 1] = id end
-    if blob and spreadMs > 0 then
-      later[#later + 1] = string.format('%.0f', now + math.random() * spreadMs)
+    local sum = tonumber(redis.call('HGET', families, id) or 0) == 0 and 0 or parked
+    local waits = spreadMs + sum > 0
+    if blob and waits then
+      later[#later + 1] = string.format('%.0f', now + math.random() * spreadMs + sum)
       later[#later + 1] = entryOfBlob(id, blob)
     elseif blob then moved[#moved + 1] = entryOfBlob(id, blob)
-    else dropped[#dropped + 1] = id end
-    tell(not blob and 'removed' or spreadMs > 0 and 'delayed' or 'ready', id)
+    else
+      dropped[#dropped + 1] = id
+      disband(families, id)
+    end
+    tell(not blob and 'removed' or waits and 'delayed' or 'ready', id)
   end
 end
 if #letters == 0 then return { 0, begun } end
@@ -74,5 +81,6 @@ end
 redis.call('ZREM', dead, unpack(letters))
 if #forgotten > 0 then redis.call('HDEL', failures, unpack(forgotten)) end
 if #dropped > 0 then redis.call('HDEL', jobs, unpack(dropped)) end
+closeFamilies(delayed, families)
 recordEvents(events)
 return { #letters, begun }

@@ -10,6 +10,8 @@
 -- KEYS[8]  limits       hash    what keeps jobs from beginning; `listened`
 -- KEYS[9]  events       stream  what happened, for those who listen
 -- KEYS[10] suspended    zset    ready jobs whose names are stopped, see `names.lua`
+-- KEYS[11] meta         hash    counters
+-- KEYS[12] families     hash    the open and ended children of each parent, see `flow.lua`
 -- ARGV[1]  id           string  of the job
 --
 -- Reply     `removed`; `none` there is no such job; `dead` it is a dead letter; `elsewhere` it is active, or in no list of work: only a
@@ -24,11 +26,13 @@ local wake = KEYS[7]
 local limits = KEYS[8]
 local events = KEYS[9]
 local suspended = KEYS[10]
+local meta = KEYS[11]
+local families = KEYS[12]
 local id = ARGV[1]
 
 -- Libraries
 
-failOnOtherType(failures, wake)
+failOnOtherType(failures, wake, meta, families)
 listen(limits)
 local blob = redis.call('HGET', jobs, id)
 if not blob then return 'none' end
@@ -38,9 +42,11 @@ local place = placeOf(waiting, prioritised, delayed, suspended, id, entry, blob)
 if not place then return 'elsewhere' end
 allowWrites(delayed)
 releaseSuccessor(jobs, delayed, wake, id)
+settle(jobs, delayed, wake, failures, dead, meta, families, id, 'removed')
 leave(place, waiting, prioritised, delayed, suspended, id, entry)
 redis.call('HDEL', failures, id)
 redis.call('HDEL', jobs, id)
+closeFamilies(delayed, families)
 tell('removed', id, nameOf(blob))
 recordEvents(events)
 return 'removed'

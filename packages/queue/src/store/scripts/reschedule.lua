@@ -44,8 +44,9 @@ at = word == 'delay' and now + at or tonumber(at)
 at = math.min(at, behind - 1)
 allowWrites(delayed)
 if former and tonumber(former) >= behind then
-  -- It waits for the end of another job in any case.
-  redis.call('ZADD', delayed, string.format('%.0f', math.max(at, now) + behind), entry)
+  -- It waits for the end of other jobs in any case.
+  local wait = math.floor(former / behind) * behind
+  redis.call('ZADD', delayed, string.format('%.0f', math.max(at, now) + wait), entry)
   return 'delayed'
 end
 if at > now then

@@ -16,6 +16,7 @@
 -- KEYS[13]  events       stream   what happened, for those who listen
 -- KEYS[14]  suspended    zset     ready jobs whose names are stopped, see `names.lua`
 -- KEYS[15]  named        zset     name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
+-- KEYS[16]  families     hash     the open and ended children of each parent, see `flow.lua`
 -- KEYS[n]   replies      hash     for each caller: id to what became of the job
 -- ARGV[1]   takeId       string   12 characters, of this call alone
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
@@ -31,10 +32,11 @@
 -- ARGV[9]   done         string   members of `leases` whose jobs are done, one per line; made ids only, which are never reused
 -- ARGV[n]   others       string   `member verdict record answer` of each other job that ended: its member; `done`, `expired` or `dead`;
 --                                 `retry=500`: ms until the next attempt; `snooze=500`: the same for a snoozed job; `hold=500`: ms in
---                                 which no job starts, then this one is the first. After the word `leads` if it may have a successor,
---                                 and `unbegun` if it was taken under limits and did not start: then the rate does not count it. Its
+--                                 which no job starts, then this one is the first. After the word `leads` if it may have a successor or
+--                                 a parent, or has children, and `unbegun` if it was taken under limits and did not start: then the rate does not count it. Its
 --                                 new record for `failures`, empty if it is done; the reply for its caller,
---                                 empty if no call waits: which of `replies`, its channel, its name, the outcome
+--                                 empty if no call waits: which of `replies`, its channel, its name, the outcome; of a child that is done 0 and
+--                                 the outcome
 --
 -- Reply     {blob, …, entries, records, refused, reclaimed, state}: the jobs that were taken, in order (of a repeat: those still leased);
 --           their entries, one per line; their records in `failures`, one per line, empty if no job has one; members whose ends are
@@ -59,7 +61,8 @@ local limits = KEYS[12]
 local events = KEYS[13]
 local suspended = KEYS[14]
 local named = KEYS[15]
-local replies = { unpack(KEYS, 16) }
+local families = KEYS[16]
+local replies = { unpack(KEYS, 17) }
 local takeId = ARGV[1]
 local count = tonumber(ARGV[2])
 local sure = tonumber(ARGV[3])
@@ -227,7 +230,7 @@ if isFull then
   failOnOtherType(prioritised, delayed, wake, dead, revoked)
   failOnOtherType(failures)
   isLimited = isRare and redis.call('EXISTS', limits, suspended) > 0
-  failOnOtherType(meta, taken)
+  failOnOtherType(meta, taken, families)
   for _, key in ipairs(replies) do redis.call('HLEN', key) end
 end
 local paused, concurrency, rate, fullAt, heldUntil, names, listened, hasSuspended
@@ -263,6 +266,12 @@ local function notify(id, answer)
   ids[#ids + 1] = id
 end
 
+-- Lets the jobs go on that wait for the end of this one.
+local function release(id, outcome)
+  releaseSuccessor(jobs, delayed, wake, id)
+  looks = settle(jobs, delayed, wake, failures, dead, meta, families, id, outcome) or looks
+end
+
 local mayHaveDied, unbegun = false, 0
 for i = 1, #others, 4 do
   local member, verdict, record, answer = unpack(others, i, i + 3)
@@ -275,7 +284,9 @@ for i = 1, #others, 4 do
     endedMembers[#endedMembers + 1] = member
     local way, wait, more = string.match(verdict, '^(%a+)=?(%d*)(.*)$')
     if string.find(more, 'unbegun', 1, true) then unbegun = unbegun + 1 end
-    if string.find(more, 'leads', 1, true) then releaseSuccessor(jobs, delayed, wake, id) end
+    local outcome = string.match(answer, '^0 (.*)$')
+    if outcome then answer = '' end
+    if way ~= 'dead' and string.find(more, 'leads', 1, true) then release(id, outcome or way) end
     if way == 'done' or way == 'expired' then
       tell(way == 'done' and 'completed' or way, id)
       goneIds[#goneIds + 1] = id
@@ -286,6 +297,7 @@ for i = 1, #others, 4 do
       if lines then tell('failed', id, way, wait, withoutStacks(record)) end
       if way == 'dead' then
         makeDead(jobs, failures, dead, meta, id, now)
+        release(id, 'dead\n' .. record)
         mayHaveDied = true
         if answer ~= '' then notify(id, answer) end
       elseif way == 'hold' then
@@ -333,8 +345,8 @@ if looks then
     redis.call('HINCRBY', meta, 'crashed', 1)
     tell('crashed', id, crashes, crashes >= maxCrashes and 'dead' or '')
     if crashes >= maxCrashes then
-      releaseSuccessor(jobs, delayed, wake, id)
       makeDead(jobs, failures, dead, meta, id, now)
+      release(id, 'dead\n' .. redis.call('HGET', failures, id))
       mayHaveDied = true
       return '\t' .. crashes .. '\tdead'
     end
@@ -352,6 +364,7 @@ if promoted > 0 or #ready > 0 or #first > 0 then isRare = true end
 local overdue, young = {}, 0
 if mayHaveDied or maintenance ~= '' then
   overdue, young = overdueDead(jobs, failures, dead, meta, bounds, now)
+  for _, id in ipairs(overdue) do disband(families, id) end
 end
 
 -- The allowance
@@ -590,6 +603,7 @@ remove(prioritised, ranked)
 if chosen then remove(suspended, chosen.brought) end
 inBatches(leaving, function(...) redis.call('ZREM', named, ...) end)
 remove(delayed, due)
+closeFamilies(delayed, families)
 remove(dead, overdue)
 if heldUntil > 0 and heldUntil <= now then redis.call('HDEL', limits, 'heldUntil') end
 if listened and not lines then redis.call('HDEL', limits, 'listened') end

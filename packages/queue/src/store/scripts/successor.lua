@@ -1,11 +1,13 @@
 -- successor.lua - lets a job begin once another has ended.
--- The header of the other has the id of its successor. In `delayed` the score of a successor is its due instant plus
--- `behind`, later than any other.
+-- The header of the other has the id of its successor.
 --
--- Needs optionOf, withOption, entryOfBlob, wakeTimers
--- Defines behind, expiringFrom, releaseSuccessor
+-- Needs behind, optionOf, withOption, entryOfBlob, wakeTimers
+-- Defines clock, expiringFrom, heldBack, letGo, releaseSuccessor
 
-local behind = 1000000000000000
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
 
 -- The blob of a job that expires, which does so after it is due at this instant; nil: it does not expire.
 local function expiringFrom(blob, at)
@@ -13,17 +15,24 @@ local function expiringFrom(blob, at)
   return wait and withOption(blob, 'expires', wait .. '@' .. string.format('%.0f', at))
 end
 
+-- The entry, blob and due instant of a job to whose score this sum was added; nil: there is no such job.
+local function heldBack(jobs, delayed, id, sum)
+  local blob = id and redis.call('HGET', jobs, id)
+  local entry = blob and entryOfBlob(id, blob)
+  local due = (entry and tonumber(redis.call('ZSCORE', delayed, entry) or 0) or 0) - sum
+  if due >= 0 then return entry, blob, due end
+end
+
+local function letGo(jobs, delayed, wake, id, entry, blob, due)
+  local later = expiringFrom(blob, math.max(due, clock()))
+  if later then redis.call('HSET', jobs, id, later) end
+  redis.call('ZADD', delayed, string.format('%.0f', due), entry)
+  wakeTimers(wake)
+end
+
 -- Called before the job is deleted.
 local function releaseSuccessor(jobs, delayed, wake, id)
   local next = optionOf(redis.call('HGET', jobs, id), 'successor')
-  local blob = next and redis.call('HGET', jobs, next)
-  local entry = blob and entryOfBlob(next, blob)
-  local score = entry and tonumber(redis.call('ZSCORE', delayed, entry) or 0) or 0
-  if score < behind then return end
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  local later = expiringFrom(blob, math.max(score - behind, now))
-  if later then redis.call('HSET', jobs, next, later) end
-  redis.call('ZADD', delayed, string.format('%.0f', score - behind), entry)
-  wakeTimers(wake)
+  local entry, blob, due = heldBack(jobs, delayed, next, behind)
+  if entry then letGo(jobs, delayed, wake, next, entry, blob, due) end
 end

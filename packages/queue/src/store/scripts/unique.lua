@@ -2,15 +2,11 @@
 -- `unique` has for each key `id until before`: its last job; the instant until which the key is taken in any case, ms, or 0; and the job
 -- whose end that one waits for, or nothing. White space and `%` in ids are percent-encoded. A record that cannot be read counts as none.
 --
--- Needs optionOf
+-- Needs optionOf, decoded
 -- Defines keyRecord, holderOf, dropUnused
 
 local function encoded(id)
   return (string.gsub(id, '[%s%%]', function(character) return string.format('%%%02X', string.byte(character)) end))
-end
-
-local function decoded(text)
-  return (string.gsub(text, '%%(%x%x)', function(digits) return string.char(tonumber(digits, 16)) end))
 end
 
 local function keyRecord(id, till, before)

@@ -14,6 +14,7 @@ import { checkCancels, mayBeCancelled } from "./cancels.js";
 import { checkDue } from "./due-times.js";
 import { checkEdits } from "./edits.js";
 import { checkExpiry, mayHaveExpired } from "./expiry.js";
+import { checkFlows } from "./flows.js";
 import { type AddCall, type Death, isHarmless, type LogRecord, maxAttempts, type RunHistory } from "./history.js";
 import { checkLimits } from "./limits.js";
 import { checkPauses } from "./pauses.js";
@@ -48,6 +49,7 @@ import { checkUnique } from "./unique.js";
  * - `unique` of the jobs of one key no two are active, nor does one wait beside another; the last data runs, or the first
  * - `expired` no job begins that nobody took in time, and none expires early
  * - `edited` a confirmed edit holds for every later take; a refused one changes nothing
+ * - `flows` no job of a flow begins before each of its children has ended
  * - `scheduled` each run of a schedule has its job, once and not before its instant
  * - `renewed` no job of a worker with a heartbeat thread begins again while its loop is blocked, for at most `maxBlockedMs`
  * - `lease` the jobs of a killed worker begin again within their lease plus 10 %
@@ -75,6 +77,7 @@ export const invariants = [
   "unique",
   "expired",
   "edited",
+  "flows",
   "scheduled",
   "renewed",
   "lease",
@@ -100,6 +103,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
     checkUnique(run, stories, judge);
     checkBlocks(run, stories, judge);
     checkSchedules(run, stories, judge);
+    checkFlows(stories, judge);
     for (const story of stories) {
       checkKept(run, story, judge);
       checkRuns(run, story, judge);

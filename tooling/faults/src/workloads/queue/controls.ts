@@ -180,6 +180,22 @@ export const controls: readonly Control<Invariant>[] = [
     lua: { "schedules/fire(upcoming)": inAll("if command == 'ZADD' and key == upcoming then return 0 end") },
   },
   {
+    name: "children-do-not-count",
+    invariants: ["kept"],
+    kind: anyTime,
+    lua: { "step(families)": inAll("if command == 'HSET' and key == families then return 0 end") },
+  },
+  {
+    name: "a-child-is-not-awaited",
+    invariants: ["flows"],
+    kind: anyTime,
+    lua: {
+      "step(families)": inAll(
+        "if command == 'HGET' and key == families then local value = call(...) return value and string.match(value, '^%d$') and tonumber(value) > 1 and string.format('%d', value - 1) or value end",
+      ),
+    },
+  },
+  {
     name: "ends-are-forgotten",
     invariants: ["ended"],
     kind: anyTime,

@@ -26,6 +26,8 @@ interface Added {
   readonly fails: number;
   readonly delayMs: number;
   readonly expiresMs?: number;
+  /** Of a job of a flow: the keys of the jobs for which it waits. */
+  readonly children?: readonly string[];
 }
 
 /** The key of a unique job, and the add that wins. */
@@ -35,7 +37,7 @@ export interface Unique {
 }
 
 export interface AddCall extends Call {
-  readonly what: "add" | "addAll" | "addOnce" | "call";
+  readonly what: "add" | "addAll" | "addFlow" | "addOnce" | "call";
   readonly jobs: readonly Added[];
   /** Of `addOnce`, and what it resolved with. */
   readonly unique?: Unique;

@@ -5,12 +5,12 @@ import { controls } from "./controls.js";
 import { QueueLab } from "./lab.js";
 
 /**
- * Producers and workers of four queues: one with prefetch and schedules, a strict one with durable adds, one that is paused, and one with
+ * Producers and workers of four queues: one with prefetch, flows and schedules, a strict one with durable adds, one that is paused, and one with
  * limits, again and again.
  */
 export const workload: Workload = defineWorkload({
   name: "queue",
-  modules: ["@kit/queue", "@kit/queue/manage", "@kit/queue/schedules"],
+  modules: ["@kit/queue", "@kit/queue/manage", "@kit/queue/schedules", "@kit/queue/flows"],
   invariants,
   controls,
   workers: 5,

@@ -18,6 +18,7 @@ import {
   upTo,
   wasOrdered,
 } from "../../lab/contender.mjs";
+import { addingFlows } from "./flows.mjs";
 import { change, changeOf, limiting, limitingName, pausing, willAsk } from "./manage.mjs";
 import { schedulesOf } from "./schedules.mjs";
 import { addingUnique } from "./unique.mjs";
@@ -195,6 +196,7 @@ const limits = managed
 const schedules = settings.scheduled === undefined ? undefined : schedulesOf(client, settings.scheduled);
 const adding = [
   addingUnique(queues.map(([, queue]) => queue)),
+  addingFlows(queues[0][1]),
   ...Array.from({ length: settings.loops }, () => produce),
 ];
 const timeoutMs = 500;

@@ -1,0 +1,167 @@
+import { traceCarrier } from "@kit/core/toolkit";
+import type { JobToAdd } from "../queue.js";
+import type { NewJob } from "../add/producer.js";
+import { type AddDefaults, type AddOptions, resolveAdd, type ResolvedAdd } from "../add/options.js";
+import { IdSource } from "../job/ids.js";
+import { encodePayload, headOf, type Payload } from "../job/payload.js";
+import { letters, planned } from "../job/words.js";
+import { maxAdded } from "../store/scripts/added.js";
+
+/** What becomes of a parent when a child does not complete. */
+type OnFailure = "fail" | "ignore";
+
+/** A child, and what becomes of its parent when the child does not complete. */
+export interface FlowEdge<Jobs> {
+  readonly job: FlowJob<Jobs>;
+  /**
+   * - `"fail"`: the parent becomes a dead letter immediately, with the child's error as its cause.
+   * - `"ignore"`: the parent waits for its other children, and then runs. It finds the failure with `readChildren()`.
+   *
+   * @default "fail"
+   */
+  readonly onFailure?: OnFailure | undefined;
+}
+
+/**
+ * A job of a flow, with the options of `add()` except `unique`, `op` and `signal`. If you use the same object in several places, it is one
+ * job with several parents.
+ */
+export type FlowJob<Jobs> = WithoutKey<JobToAdd<Jobs>> & {
+  /** The jobs that end before this one starts. A job without children can start immediately. */
+  readonly children?: readonly (FlowJob<Jobs> | FlowEdge<Jobs>)[] | undefined;
+};
+
+type WithoutKey<Job> = Job extends unknown ? Omit<Job, "unique"> : never;
+
+/** A job or an edge of any queue. */
+type AnyNode = FlowJob<Record<string, (data: unknown) => unknown>>;
+type AnyEdge = AnyNode | { readonly job: AnyNode; readonly onFailure?: unknown };
+
+/** The maximum size of the data of a flow, in bytes. */
+const maxFlowBytes = 4 * 1_024 * 1_024;
+
+interface PlannedJob {
+  readonly name: string;
+  readonly id: string;
+  readonly payload: Payload;
+  readonly resolved: ResolvedAdd;
+  readonly children: number;
+  /** The value of the option `flow` in its header. */
+  parents: string;
+}
+
+/** The settings of the queue. */
+interface PlanSettings {
+  readonly defaults: AddDefaults;
+  readonly maxPayloadBytes: number;
+}
+
+const notInFlows = ["unique", "op", "signal"] as const;
+
+const edgeOf = (child: AnyEdge): { readonly job: AnyNode; readonly letter: string } => {
+  const isEdge = typeof child === "object" && child !== null && "job" in child;
+  const { job, onFailure = "fail" } = isEdge ? child : { job: child as AnyNode };
+  if (onFailure !== "fail" && onFailure !== "ignore")
+    throw new TypeError(`Expected \`onFailure\` to be "fail" or "ignore"`);
+  return { job, letter: onFailure === "fail" ? "f" : "i" };
+};
+
+/** The jobs of one flow. The first one is the root. */
+export class FlowPlan {
+  readonly #ids: IdSource;
+  readonly #settings: PlanSettings;
+  readonly #jobs = new Map<AnyNode, PlannedJob>();
+  readonly #taken = new Set<string>();
+  #bytes = 0;
+
+  /**
+   * @throws {TypeError | RangeError} the flow has a cycle, or is too large; a job or an option is invalid.
+   * @throws {JobPayloadError} the data of a job cannot be stored.
+   */
+  constructor(root: AnyNode, ids: IdSource, settings: PlanSettings) {
+    this.#ids = ids;
+    this.#settings = settings;
+    this.#visit(root, []);
+  }
+
+  get size(): number {
+    return this.#jobs.size;
+  }
+
+  /** The id of each job. */
+  get ids(): Map<AnyNode, string> {
+    return new Map(Array.from(this.#jobs, ([node, { id }]) => [node, id]));
+  }
+
+  /** The name and the data of each job, as its worker will read them. */
+  get payloads(): readonly Pick<PlannedJob, "name" | "payload">[] {
+    return [...this.#jobs.values()];
+  }
+
+  /** The jobs as the server stores them. */
+  newJobs(): NewJob[] {
+    return Array.from(this.#jobs.values(), ({ name, id, payload, resolved, children, parents }, index) => {
+      const { policy, priority, words, traceparent = traceCarrier()?.current() } = resolved;
+      const flow = [`${letters.flow}${parents}`];
+      return {
+        ...{
+          head: headOf(name, policy, priority, typeof payload !== "string", undefined, flow, traceparent),
+          payload,
+          id,
+        },
+        words:
+          words +
+          (resolved.id === undefined ? "" : planned("ifNew")) +
+          (children === 0 ? "" : planned("open", children)) +
+          (index === 0 ? planned("root") : ""),
+        ...{
+          op: undefined,
+          call: undefined,
+          isOnce: index === 0,
+          isRepeat: false,
+          isRepeatable: false,
+          isGivenUp: false,
+        },
+      };
+    });
+  }
+
+  /** Plans a job and what is below it. `path`: the jobs above it. */
+  #visit(node: AnyNode, path: readonly AnyNode[]): PlannedJob {
+    const start = path.indexOf(node);
+    if (start >= 0) {
+      const circle = [...path.slice(start), node].map(({ name }) => name);
+      throw new TypeError(`Expected a flow without cycles, got ${circle.join(" -> ")}`);
+    }
+    const known = this.#jobs.get(node);
+    if (known) return known;
+    const { children = [], job } = this.#plan(node);
+    this.#jobs.set(node, job);
+    if (this.#jobs.size > maxAdded) throw new RangeError(`Expected a flow of at most ${String(maxAdded)} jobs`);
+    for (const [index, child] of children.entries()) {
+      const { job: below, letter } = edgeOf(child);
+      this.#visit(below, [...path, node]).parents += `,${letter}${String(index)}:${encodeURIComponent(job.id)}`;
+    }
+    return job;
+  }
+
+  #plan(node: AnyNode): { readonly children: readonly AnyEdge[] | undefined; readonly job: PlannedJob } {
+    if (typeof node !== "object" || node === null) throw new TypeError("Expected each job of a flow to be an object");
+    const { name, data, children, ...options } = node as AnyNode & AddOptions;
+    if (children !== undefined && !Array.isArray(children)) throw new TypeError("Expected `children` to be an array");
+    for (const option of notInFlows)
+      if (options[option] !== undefined) throw new TypeError(`Expected no \`${option}\` for a job of a flow`);
+    const resolved = resolveAdd(options, this.#settings.defaults);
+    const count = children?.length ?? 0;
+    if (options.lifo && count > 0) throw new TypeError("Expected no `lifo` for a job with children");
+    const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
+    this.#bytes += payload.length;
+    if (this.#bytes > maxFlowBytes)
+      throw new RangeError(`Expected the data of a flow to have at most ${String(maxFlowBytes)} bytes`);
+    const id = resolved.id ?? this.#ids.take(1)[0]!;
+    if (this.#taken.has(id))
+      throw new TypeError(`Expected the jobs of a flow to have different ids, got ${JSON.stringify(id)} twice`);
+    this.#taken.add(id);
+    return { children, job: { name, id, payload, resolved, children: count, parents: "" } };
+  }
+}

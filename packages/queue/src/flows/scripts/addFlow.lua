@@ -1,0 +1,112 @@
+-- addFlow.lua - stores flows, of each all jobs or none.
+-- A job without children becomes ready or delayed, the others wait for their children. A call that arrives again changes nothing.
+--
+-- KEYS[1]  jobs         hash     id to header and payload
+-- KEYS[2]  waiting      list     ids of ready jobs of priority 0
+-- KEYS[3]  prioritised  zset     ids of the other ready jobs
+-- KEYS[4]  delayed      zset     entry to the instant at which it is due, ms
+-- KEYS[5]  wake         zset     markers that wake workers
+-- KEYS[6]  producers    zset     producer to the sequence number of its last call
+-- KEYS[7]  limits       hash     what keeps jobs from beginning; `listened`
+-- KEYS[8]  events       stream   what happened, for those who listen
+-- KEYS[9]  families     hash     the open and ended children of each parent, see `flow.lua`
+-- KEYS[10] answered     string   sequence number and answers of this producer's last call
+-- ARGV[1]  producer     string   9 characters
+-- ARGV[2]  sequence     integer  number of this call; calls of one producer come in order
+-- ARGV[3]  isNew        integer  1: this producer has not called for an hour; the oldest producers are dropped
+-- ARGV[4]  plan         string   one line per job: its id, then a tab before each word of the job. `root`: the first job of a flow;
+--                                `open=3`: it has so many children; `ifNew`: the flow is only stored if there is no job of this id;
+--                                `front`, `priority`, `delay` and `due` as in `add.lua`
+-- ARGV[n]  blobs        string   header and payload of each
+--
+-- Reply     now, answers         server time, epoch ms, after a minus if the server has lost the data of the queue, and its layout. Then a line
+--                                for each flow: the id of its first job, a tab, and `added`; or `ready`, a tab, and an id that a job has
+local jobs = KEYS[1]
+local waiting = KEYS[2]
+local prioritised = KEYS[3]
+local delayed = KEYS[4]
+local wake = KEYS[5]
+local producers = KEYS[6]
+local limits = KEYS[7]
+local events = KEYS[8]
+local families = KEYS[9]
+local answered = KEYS[10]
+local producer = ARGV[1]
+local sequence = ARGV[2]
+local isNew = ARGV[3]
+local plan = ARGV[4]
+local blobs = { unpack(ARGV, 5) }
+
+-- Libraries
+
+failOnOtherType(waiting, prioritised, wake, families, answered)
+listen(limits)
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local earliest = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] or nil) or math.huge
+local isLost = redis.call('HLEN', jobs) == 0 and isNew ~= '1' and redis.call('ZCARD', producers) == 0
+if redis.call('ZADD', producers, 'GT', 'CH', sequence, producer) == 0 then
+  return now .. (string.match(redis.call('GET', answered) or '', '^' .. sequence .. '(\n.*)') or '')
+end
+if isNew == '1' or isLost then
+  redis.call('PEXPIRE', producers, 86400000)
+  redis.call('ZREMRANGEBYRANK', producers, 0, -10001)
+end
+
+local flows, n = {}, 0
+for id, rest in string.gmatch(plan, '([^\n\t]+)([^\n]*)') do
+  n = n + 1
+  local job = { id = id, blob = blobs[n] }
+  for name, value in string.gmatch(rest, '\t(%a+)=?([^\t]*)') do job[name] = value end
+  if job.root then flows[#flows + 1] = {} end
+  table.insert(flows[#flows], job)
+end
+local added, answers, isEarlier = {}, '', false
+local fields, open, later, ready = {}, {}, {}, {}
+local function append(list, ...)
+  for _, value in ipairs({ ... }) do list[#list + 1] = value end
+end
+local function store(job)
+  local id, blob = job.id, job.blob
+  local entry = entryOf(id, tonumber(job.priority or 0))
+  local due = math.min(job.delay and now + job.delay or tonumber(job.due or now), behind - 1)
+  local state = due > now and 'delayed' or 'ready'
+  added[id] = true
+  append(fields, id, blob)
+  for number, parent in string.gmatch(optionOf(blob, 'flow'), ',%l(%d+):([^,]+)') do
+    append(open, decoded(parent) .. '\t' .. number, id)
+  end
+  if job.open then
+    state = 'waiting-for-children'
+    append(open, id, job.open)
+    append(later, string.format('%.0f', math.max(due, now) + parked), entry)
+  elseif due > now then
+    append(later, string.format('%.0f', due), entry)
+    isEarlier = isEarlier or due < earliest
+  elseif job.front then
+    redis.call('LPUSH', waiting, id)
+    wakeWorker(wake)
+  else
+    append(ready, entry)
+  end
+  tell('added', id, nameOf(blob), state)
+end
+for _, flow in ipairs(flows) do
+  local taken
+  for _, job in ipairs(flow) do
+    if job.ifNew and (added[job.id] or redis.call('HEXISTS', jobs, job.id) == 1) then taken = taken or job.id end
+  end
+  answers = answers .. '\n' .. flow[1].id .. '\t' .. (taken and 'ready\t' .. taken or 'added')
+  for _, job in ipairs(taken and {} or flow) do store(job) end
+end
+inBatches(fields, function(...) redis.call('HSET', jobs, ...) end)
+inBatches(open, function(...) redis.call('HSET', families, ...) end)
+inBatches(later, function(...) redis.call('ZADD', delayed, ...) end)
+if #ready > 0 then
+  makeReady(waiting, prioritised, ready, false)
+  wakeWorker(wake)
+end
+if isEarlier then wakeTimers(wake) end
+redis.call('SET', answered, sequence .. answers, 'PX', 600000)
+recordEvents(events)
+return (isLost and '-' or '') .. now .. answers

@@ -1,0 +1,72 @@
+-- flow.lua - lets a job begin once its children have ended.
+-- The option `flow` in a header has for each parent of the job a comma, `f` (it fails with this child) or `i`, which of its children this
+-- is, a colon, and the parent's id, percent-encoded. `families` has for each parent its id, with the number of its open children; and for
+-- each child that id, a tab and the child's number, with the child's id, behind which a tab, its name, a tab and its outcome follow once it
+-- has ended.
+--
+-- Needs parked, optionOf, parseRecord, nameOf, decoded, clock, heldBack, letGo, inBatches, makeDead, tell
+-- Defines settled, disband, settle, closeFamilies
+
+-- What this call has ended: ids; entries that leave `delayed`; fields that leave `families`. Removals come last.
+local settled, parting, fields = {}, {}, {}
+
+-- Forgets the children of a job that is about to be deleted.
+local function disband(families, id)
+  local field, n = id, -1
+  while redis.call('HEXISTS', families, field) == 1 do
+    table.insert(fields, field)
+    n = n + 1
+    field = id .. '\t' .. n
+  end
+end
+
+-- Called before the job is deleted, or once it is a dead letter. Each child counts once: its record must be its id alone. A child that did
+-- not complete may make its parent a dead letter, which then settles as well. All of them have the error of the first one as their cause.
+-- Returns whether a parent may begin.
+local function settle(jobs, delayed, wake, failures, dead, meta, families, id, outcome)
+  local list, isReleased = { { id, outcome } }, false
+  for _, job in ipairs(list) do
+    local child, result, cause = unpack(job, 1, 3)
+    local blob = redis.call('HGET', jobs, child)
+    local flow = optionOf(blob, 'flow')
+    if not flow then break end
+    settled[child] = true
+    for policy, number, parent in string.gmatch(flow, ',(%l)(%d+):([^,]+)') do
+      parent = decoded(parent)
+      local field = parent .. '\t' .. number
+      if redis.call('HGET', families, field) == child then
+        local open = (tonumber(redis.call('HGET', families, parent) or 0) or 0) - 1
+        local record = table.concat({ child, nameOf(blob), result }, '\t')
+        redis.call('HSET', families, field, record, parent, string.format('%.0f', open))
+        local entry, waiting, due = heldBack(jobs, delayed, parent, parked)
+        if not entry or settled[parent] then
+          -- It does not wait.
+        elseif policy == 'f' and not string.find(result, '^[jb]') then
+          local kind, rest = string.match(result, '^(%a*)\n?(.*)$')
+          local error = '{"name":"ChildFailedError","code":"KIT_JOB_CHILD_FAILED","message":'
+            .. cjson.encode('Child ' .. child .. ' did not complete: ' .. kind)
+          cause = cause or kind == 'refused' and rest or string.match(select(3, parseRecord(rest)), '^[^\t]*')
+          if cause ~= '' then error = error .. ',"cause":' .. cause end
+          error = error .. '}'
+          redis.call('HSET', failures, parent, '0\t0\t' .. error)
+          makeDead(jobs, failures, dead, meta, parent, clock())
+          tell('failed', parent, 'dead', '', '0\t0\t')
+          settled[parent] = true
+          table.insert(parting, entry)
+          table.insert(list, { parent, 'dead\n0\t0\t' .. error, cause ~= '' and cause or error })
+        elseif open == 0 then
+          letGo(jobs, delayed, wake, parent, entry, waiting, due)
+          isReleased = true
+        end
+      end
+    end
+    if not string.find(result, '^dead') then disband(families, child) end
+  end
+  return isReleased
+end
+
+-- The last commands of a script on these keys.
+local function closeFamilies(delayed, families)
+  inBatches(parting, function(...) redis.call('ZREM', delayed, ...) end)
+  inBatches(fields, function(...) redis.call('HDEL', families, ...) end)
+end
