@@ -15,7 +15,14 @@ import {
 import { listWorkers } from "../src/manage/index.js";
 import { createOrderedWorker } from "../src/ordered/index.js";
 import { batched } from "../src/batch/index.js";
-import { addFlow, type FlowChild, inspectFlow, readChildren } from "../src/flows/index.js";
+import {
+  addFlow,
+  type FlowChild,
+  type FlowEdge,
+  type FlowReport,
+  inspectFlow,
+  readChildren,
+} from "../src/flows/index.js";
 import { createSchedules } from "../src/schedules/index.js";
 import { drain } from "../src/testing/index.js";
 
@@ -214,13 +221,14 @@ void untyped.add("whatever", { of: "any kind" });
 untyped.work({ whatever: ({ data }) => String(data) });
 untyped.work({ "*": ({ name, data }) => name + String(data) });
 
+const edge: FlowEdge<Jobs> = {
+  job: { name: "resize", data: { url: "", width: 1 }, children: [] },
+  onFailure: "ignore",
+};
 export const flows: Promise<string>[] = [
   addFlow(queue, {
     ...{ name: "email", data: { to: "ann" }, id: "own", delayMs: 5, priority: 1, maxAttempts: 2, expiresMs: 5 },
-    children: [
-      { name: "cleanUp", lifo: true, backoff: { firstMs: 5 }, timeoutMs: 5, dueAt: 5 },
-      { job: { name: "resize", data: { url: "", width: 1 }, children: [] }, onFailure: "ignore" },
-    ],
+    children: [{ name: "cleanUp", lifo: true, backoff: { firstMs: 5 }, timeoutMs: 5, dueAt: 5 }, edge],
   }).then(({ id, ids }) => ids.get({ name: "cleanUp" }) ?? id),
   // @ts-expect-error the data of another job
   addFlow(queue, { name: "email", data: { url: "", width: 1 } }).then(({ id }) => id),
@@ -231,7 +239,7 @@ export const flows: Promise<string>[] = [
 ];
 export const children = (job: Job): Promise<readonly FlowChild[]>[] => [
   readChildren(job, { start: 5, count: 5 }).then((page) => page.children),
-  inspectFlow(redis, { queue: "mail" }, "id", { start: 5, count: 5 }).then((report) => report.children),
+  inspectFlow(redis, { queue: "mail" }, "id", { start: 5, count: 5 }).then((report: FlowReport) => report.children),
 ];
 
 const schedules = createSchedules<Jobs>(redis, "mail", { lookEveryMs: 1_000 });

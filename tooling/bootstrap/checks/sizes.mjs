@@ -18,7 +18,7 @@ const exceptionsKiB = {
   "@kit/autocomplete": 20,
   // Positions that reach other devices, and one's own messages that are never unread, also after joining again; reads and begins
   // while a node of a Cluster is lost.
-  "@kit/chat": 24.25,
+  "@kit/chat": 24.5,
   // Connections that follow the client behind one address, and on a Cluster whose nodes come and go; outcomes that stay true
   // when a client sends again by itself, or the event loop stands still; pushes that are tried again where they were forbidden;
   // errors that name the remedy.
@@ -50,7 +50,7 @@ const exceptionsKiB = {
   "@kit/queue/manage": 20.25,
   "@kit/queue/metrics": 18.5,
   // Opens its queue as a queue does, and carries what that needs.
-  "@kit/queue/schedules": 24.75,
+  "@kit/queue/schedules": 25,
   // Keeps the bounds of frequent messages in a full list; knows ids of letters and digits.
   "@kit/stats": 24.75,
   "@kit/testing": null,

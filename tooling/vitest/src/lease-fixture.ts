@@ -144,7 +144,7 @@ interface PeerLease {
 }
 
 /** Another process that acquires and releases on command, and can be killed. */
-export class LeasePeer extends Peer {
+class LeasePeer extends Peer {
   constructor(args: readonly string[], execArgv: readonly string[]) {
     super(new URL("lease-peer.mjs", import.meta.url), args, execArgv);
   }

@@ -101,9 +101,8 @@ export class Shipper extends LogObject<ShipperEvents> {
   /**
    * Ships the current content of a file, and resolves when all of it is in the channel. Waits while the channel is at its limit.
    *
-   * For a partly shipped file, kit first reads the committed part again and checks that it is the same. Then it continues after it. A
-   * shipped file is not shipped again. If two shippers ship one file, the later one continues and the earlier one rejects. Once started,
-   * the call waits out outages of Redis.
+   * For a partly shipped file, kit first checks that the committed part is the same, then continues after it. A shipped file is not shipped
+   * again. If two shippers ship one file, the later one continues and the earlier one rejects. The call waits out outages of Redis.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the file changed after a part of it was shipped; `KIT_LOGSHIP_FENCED`: another shipper
    * has it now; `KIT_LOGSHIP_CHANNEL_CLOSED`; `KIT_LOGSHIP_TOO_LARGE`.

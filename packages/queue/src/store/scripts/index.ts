@@ -29,7 +29,7 @@ import workerSource from "./worker.lua";
 /** The layout of the data that this version writes. */
 export const layout = 1;
 
-export { type AddReply, maxAdded } from "./added.js";
+export type { AddReply } from "./added.js";
 
 /** The maximum number of jobs in one call of `step` and `redrive`. */
 export const maxEnded = 500;
