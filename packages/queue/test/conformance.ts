@@ -8,6 +8,7 @@ import {
   type Queue,
   type WorkOptions,
 } from "../src/index.js";
+import { addFlow } from "../src/flows/index.js";
 import { addRules } from "../src/add/options.js";
 import { callRules } from "../src/call/options.js";
 import { letterRules, redriveRules } from "../src/dead/options.js";
@@ -138,6 +139,10 @@ export const conformance: Conformance = {
         addAll: {
           run: (queue) => queue.addAll([{ name: "job", data }]),
           trace: ["kit:queue.addAll", { queue: name, jobs: 1 }],
+        },
+        "addAll, as a flow": {
+          run: (queue) => addFlow(queue, { name: "job", data }),
+          trace: ["kit:queue.addFlow", { queue: name, jobs: 1 }],
         },
         work: {
           options: workRules,

@@ -130,6 +130,7 @@ const blocked = (from: number, to: number, stoppedMs = 1): LogRecord[] => [
   { kind: "blocked", from: epoch + from, to: epoch + to, maxBlockedMs: 1_200, stoppedMs },
   { kind: "stall", from: epoch + from, to: epoch + to },
 ];
+const plainJob = (key: string): AddCall["jobs"][number] => ({ key, fails: 0, delayMs: 0 });
 const hasty = { key: "hasty", fails: 0, delayMs: 100 };
 const rate = { count: 10, perMs: 1_000, burst: 2 };
 /** A schedule that is due each 50 ms from 100 on. */
@@ -154,6 +155,8 @@ const withFeatures = (): LogRecord[] => [
   ...[{ ...begun("edited", 120), version: 2 }, later("ran", "edited", 130), later("done", "edited", 140)],
   ...[add("taken", 0), ...changed("edit", "taken", 50, { said: "active" }), ...success("taken", 40)],
   ...[...scheduled(60, "steady", 50), ...steady],
+  ...[add("root", 0, { what: "addFlow", jobs: [{ ...plainJob("root"), children: ["leaf"] }, plainJob("leaf")] })],
+  ...[...success("leaf", 100), ...success("root", 140)],
 ];
 
 /** A job each: ends at once; fails once; loses its lease at 300; fails for good; is called; waits; dies with its worker; is removed; is cancelled as it runs; snoozes; is due later; is promoted. */
@@ -311,6 +314,15 @@ describe("The checker of queues finds", () => {
       },
     ],
     ["a job before its time", "due", (draft) => takeEarly(draft, "later")],
+    [
+      "a parent that began before its child had ended",
+      "flows",
+      ({ workers: { w2 } }) => {
+        w2.records = w2.records.map((one) =>
+          "at" in one && "key" in one && one.key === "root" ? { ...one, at: one.at - 30 } : one,
+        );
+      },
+    ],
     ["a crash without a cause", "charged", (draft) => void (draft.outages = [])],
     [
       "a crash after a fault that costs no lease",

@@ -1,25 +1,19 @@
 import { connect } from "@kit/core";
 import { createQueue } from "@kit/queue";
+import { addFlow, readChildren } from "@kit/queue/flows";
 
 type Jobs = {
-  part: (data: { film: string; part: number; of: number }) => void;
-  merge: (data: { film: string; of: number }) => void;
+  part: (data: { film: string; part: number }) => { seconds: number };
+  merge: (data: { film: string }) => void;
 };
 const redis = await connect();
 const queue = createQueue<Jobs>(redis, "films", { maxAttempts: 5 });
 
-const partsOf = (film: string): string => `film:{${film}}:parts`;
-
 const worker = queue.work({
-  part: async ({ data: { film, part, of } }) => {
-    // … the work on this part, which may run twice …
-    await redis.multi().sadd(partsOf(film), String(part)).expire(partsOf(film), 86_400).exec();
-    // The last part adds the parent. The id prevents a second add while the parent exists.
-    if ((await redis.scard(partsOf(film))) === of) await queue.add("merge", { film, of }, { id: `merge-${film}` });
-  },
-  merge: async ({ data: { film, of } }) => {
-    console.log(`${film}: ${String(of)} parts`); // prints: metropolis: 3 parts
-    await redis.del(partsOf(film)); // a part that runs again now starts a set that never fills
+  part: ({ data: { part } }) => ({ seconds: 60 * part }), // … the work on this part, which may run twice …
+  merge: async (job) => {
+    const { children } = await readChildren(job);
+    console.log(`${job.data.film}: ${String(children.length)} parts`); // prints: metropolis: 3 parts
   },
 });
 const merged = new Promise<void>((resolve) => {
@@ -28,7 +22,9 @@ const merged = new Promise<void>((resolve) => {
   });
 });
 
-for (let part = 0; part < 3; part++) await queue.add("part", { film: "metropolis", part, of: 3 });
+const film = "metropolis";
+const parts = [1, 2, 3].map((part) => ({ name: "part" as const, data: { film, part } }));
+await addFlow(queue, { name: "merge", data: { film }, children: parts });
 await merged;
 
 await queue.close();
