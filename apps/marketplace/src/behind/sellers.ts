@@ -1,5 +1,6 @@
 // Plays the sellers: each answers in its chats, unless a person plays that seller.
 import { connect } from "@kit/core";
+import { setMaxListeners } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isAway } from "../common/away.js";
 import { marketKeys } from "../common/keys.js";
@@ -39,6 +40,8 @@ serveMember(async ({ url, prefix, sellers }: SellersTask, report) => {
   chat.on("error", () => undefined);
   const everySeller = new Set(sellers);
   const end = new AbortController();
+  // Each message that waits for its answer listens.
+  setMaxListeners(0, end.signal);
   let answered = 0;
   report({ answered } satisfies SellersStatus);
 
