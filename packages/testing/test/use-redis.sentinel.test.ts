@@ -12,7 +12,7 @@ afterAll(() => file.after());
 const failOver = async () => {
   const [old] = redis.server.nodes as [RedisNode];
   await old.kill();
-  await eventually(async () => expect(await redis.server.master()).not.toBe(old), { timeoutMs: 15_000 });
+  await eventually(async () => expect(await redis.server.master()).not.toBe(old), { timeoutMs: 60_000 });
   await old.start();
 };
 
@@ -49,10 +49,10 @@ describe("useRedis in sentinel mode", () => {
       key = `${redis.prefix}:left`;
       await failOver();
       const master = await redis.server.master();
-      await eventually(() => master.call("SET", key, "1"), { timeoutMs: 15_000 });
+      await eventually(() => master.call("SET", key, "1"), { timeoutMs: 60_000 });
       // On a busy machine the Sentinels may fail over once more, to the other one.
       const hasKey = async (node: RedisNode) => expect(await node.call("EXISTS", key)).toBe(1);
-      await eventually(() => Promise.all(redis.server.replicas.map(hasKey)), { timeoutMs: 15_000 });
+      await eventually(() => Promise.all(redis.server.replicas.map(hasKey)), { timeoutMs: 60_000 });
       expect(await redis.keys()).toEqual([key]);
     });
     expect(problem).toContain(`a string key without expiry: ${key}`);
