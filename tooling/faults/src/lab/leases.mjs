@@ -62,11 +62,15 @@ export const overhear = (client, note) => {
   };
 };
 
-/** Confirms the lease ends in the reply to a renewal. Each argument is a term and a record, whose token is `tokenOf` it. */
+/**
+ * Confirms the lease ends in the reply to a renewal. Each argument is a term and a record, whose token is `tokenOf` it. A term of 0 only
+ * looks the lease up, and says nothing about its end.
+ */
 export const confirmRenewals = (args, answer, sentAt, tokenOf) => {
   for (const [i, text] of args.entries()) {
     const [termMs, record] = text.split(" ");
-    if (record !== undefined && Number(answer?.[i + 1]) === 1) confirm(tokenOf(record), sentAt + Number(termMs));
+    const isExtended = Number(termMs) > 0 && Number(answer?.[i + 1]) === 1;
+    if (record !== undefined && isExtended) confirm(tokenOf(record), sentAt + Number(termMs));
   }
 };
 
