@@ -6,7 +6,8 @@
 import { readFileSync } from "node:fs";
 import { pause } from "@kit/core/toolkit";
 import { connected, log, noteBackground, pick, settings, subject, subjectClient } from "../../lab/contender.mjs";
-import { confirm, confirmRenewals, contendAll, endure, loopsOf, overhear } from "../../lab/leases.mjs";
+import { confirm, confirmRenewals } from "../../lab/lease-ends.mjs";
+import { contendAll, endure, loopsOf, overhear } from "../../lab/leases.mjs";
 import { noteReadWrite, readWriteSource } from "./read-write/source.mjs";
 import { setSource } from "./several-names/source.mjs";
 

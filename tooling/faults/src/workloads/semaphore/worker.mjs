@@ -2,7 +2,8 @@
 import { pause } from "@kit/core/toolkit";
 import { clock } from "@tooling/lab";
 import { attempt, log, noteBackground, pick, settings, subject, subjectClient, upTo } from "../../lab/contender.mjs";
-import { confirm, confirmRenewals, contendAll, endure, lookAt, loopsOf, overhear } from "../../lab/leases.mjs";
+import { confirm, confirmRenewals } from "../../lab/lease-ends.mjs";
+import { contendAll, endure, lookAt, loopsOf, overhear } from "../../lab/leases.mjs";
 
 const { id, prefix, specs, leaseMs, deadlineMs, isClockTrue } = settings;
 const { createSemaphore } = subject;

@@ -2,7 +2,8 @@
 import { pause } from "@kit/core/toolkit";
 import { clock } from "@tooling/lab";
 import { attempt, log, pick, settings } from "../../../lab/contender.mjs";
-import { confirm, confirmRenewals, endure } from "../../../lab/leases.mjs";
+import { confirm, confirmRenewals } from "../../../lab/lease-ends.mjs";
+import { endure } from "../../../lab/leases.mjs";
 
 const { documents, deadlineMs, isClockTrue } = settings;
 

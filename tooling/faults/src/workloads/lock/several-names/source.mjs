@@ -3,7 +3,8 @@
 import { pause } from "@kit/core/toolkit";
 import { clock } from "@tooling/lab";
 import { attempt, isLeaving, log, pick, settings, upTo } from "../../../lab/contender.mjs";
-import { confirm, endure, follow, forget, lookAt } from "../../../lab/leases.mjs";
+import { confirm, follow, forget } from "../../../lab/lease-ends.mjs";
+import { endure, lookAt } from "../../../lab/leases.mjs";
 
 const { id, prefix, setNames, leaseMs, deadlineMs, isClockTrue } = settings;
 
