@@ -18,7 +18,6 @@ import {
 } from "./cases.js";
 import { cancel, cancelByPush, drain, history, limited, named, progress, schedules } from "./features.js";
 import { implementations, loadOf, type QueueSetup } from "./implementations.js";
-import { steady } from "./steady.js";
 import type { ProcessTask, QueueTask, Rate, SpreadTask, TrickleTask } from "./jobs.js";
 
 const addCase = (row: Row, task: QueueTask, settings: CaseSettings = {}, backlog = 0): Case => {
@@ -290,7 +289,6 @@ const onceAcknowledged = "a slot starts its next job once the server has acknowl
 export const suite: Suite = {
   package: "queue",
   cases: [
-    ...steady,
     addCase(["add serial", jobsASecond, serial, goal(1.15, 0.9, ...atLeast({ floor: 0.95 }))], { how: "serial" }),
     addCase(["add serial, one core", jobsASecond, serial], { how: "serial" }, { isOneCore: true }),
     addCase(["add 1000 concurrent", jobsASecond, "1,000 adds in one turn, then the next", goal(6, 2.2)], {

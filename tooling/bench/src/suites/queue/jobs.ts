@@ -1,5 +1,4 @@
 // The jobs of the client processes of the queue cases.
-import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
@@ -9,7 +8,7 @@ import type { Operation } from "../../operation.js";
 import type { OpenJobs } from "../../suite.js";
 import { featureJobs } from "./features-jobs.js";
 import { type BenchQueue, type Data, implementations } from "./implementations.js";
-import { steadyJobs } from "./steady-jobs.js";
+import { pin } from "./pin.js";
 
 /** Adds, or batches of jobs that a worker handles, which are added first. */
 export type QueueTask =
@@ -106,8 +105,7 @@ export const jobs: OpenJobs = async (opening) => {
     operation: (task: QueueTask) =>
       task.how === "batch" ? batches(task.concurrency, task.jobs) : { callers: 1, ...adders[task.how] },
 
-    pin: ({ core }: { readonly core: number }) =>
-      void execFileSync("taskset", ["-acp", String(core), String(process.pid)]),
+    pin,
 
     /** Opens the queue on another port of the server's, for all later calls. */
     open: async ({ port }: { readonly port: number }) => {
@@ -119,7 +117,6 @@ export const jobs: OpenJobs = async (opening) => {
     fill: ({ jobs: count, isRanked }: { readonly jobs: number; readonly isRanked?: boolean }) => fill(count, isRanked),
 
     ...featureJobs(queue, data),
-    ...steadyJobs(queue, data),
 
     /** Works until `jobs` jobs have been handled; all of them are queued already. */
     process: async ({ jobs: count, concurrency, handlerMs = 0 }: ProcessTask): Promise<Rate> => {

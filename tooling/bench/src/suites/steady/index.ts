@@ -1,9 +1,9 @@
 // Everyday rates: one producer adds jobs one after the other, and one worker handles them as they come.
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Case } from "../../suite.js";
+import type { Case, Suite } from "../../suite.js";
 import { percentile } from "../../statistics.js";
-import { caseOf, goal, type Row } from "./cases.js";
-import type { PourTask, Poured, StartTask, Started } from "./steady-jobs.js";
+import { caseOf, goal, type Row } from "../queue/cases.js";
+import type { PourTask, Poured, StartTask, Started } from "./jobs.js";
 
 const ids = ["kit", "bullmq", "bee-queue", "groupmq", "floor with leases"];
 
@@ -88,15 +88,18 @@ const steadyCase = ({ perSecond, concurrency = 100, handlerMs = 0, isPoisson = f
   });
 };
 
-export const steady: readonly Case[] = [
-  steadyCase({ perSecond: 1 }),
-  steadyCase({ perSecond: 10, rounds: 5 }),
-  steadyCase({ perSecond: 100, rounds: 5 }),
-  steadyCase({ perSecond: 1_000, rounds: 5 }),
-  steadyCase({ perSecond: 4_000, rounds: 5 }),
-  steadyCase({ perSecond: 10_000 }),
-  steadyCase({ perSecond: 100, isPoisson: true }),
-  steadyCase({ perSecond: 100, concurrency: 1 }),
-  steadyCase({ perSecond: 100, concurrency: 10 }),
-  steadyCase({ perSecond: 100, handlerMs: 20 }),
-];
+export const suite: Suite = {
+  package: "steady",
+  cases: [
+    steadyCase({ perSecond: 1 }),
+    steadyCase({ perSecond: 10, rounds: 5 }),
+    steadyCase({ perSecond: 100, rounds: 5 }),
+    steadyCase({ perSecond: 1_000, rounds: 5 }),
+    steadyCase({ perSecond: 4_000, rounds: 5 }),
+    steadyCase({ perSecond: 10_000 }),
+    steadyCase({ perSecond: 100, isPoisson: true }),
+    steadyCase({ perSecond: 100, concurrency: 1 }),
+    steadyCase({ perSecond: 100, concurrency: 10 }),
+    steadyCase({ perSecond: 100, handlerMs: 20 }),
+  ],
+};

@@ -1,7 +1,10 @@
-// The jobs of the client processes for steady rates.
+// The client processes: a producer and a worker.
+import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "@tooling/lab";
-import type { BenchQueue, Data } from "./implementations.js";
+import type { OpenJobs } from "../../suite.js";
+import { implementations } from "../queue/implementations.js";
+import { pin } from "../queue/pin.js";
 
 export interface StartTask {
   readonly concurrency: number;
@@ -33,10 +36,16 @@ const cpuMicros = (since?: NodeJS.CpuUsage): number => {
   return user + system;
 };
 
-export const steadyJobs = (queue: BenchQueue, data: () => Data) => {
+const texts = Array.from({ length: 10_000 }, () => randomBytes(135).toString("base64url"));
+
+export const jobs: OpenJobs = async (opening) => {
+  const queue = await implementations.open(opening);
+  let made = 0;
   const lateMs: number[] = [];
   let usage = process.cpuUsage();
   return {
+    pin,
+
     start: async ({ concurrency, handlerMs }: StartTask) => {
       await queue.work(concurrency, ({ n }) => {
         lateMs.push(now() - n);
@@ -59,7 +68,7 @@ export const steadyJobs = (queue: BenchQueue, data: () => Data) => {
       for (let due = startedAt + gap(); due < startedAt + ms; due += gap()) {
         while (now() < due) await sleep(Math.max(1, due - now()));
         const at = now();
-        const added = Promise.resolve(queue.add({ n: at, text: data().text }));
+        const added = Promise.resolve(queue.add({ n: at, text: texts[++made % texts.length] ?? "" }));
         adds.push(added.then(() => tookMs.push(now() - at)));
       }
       await Promise.all(adds);
