@@ -83,6 +83,14 @@ const checks: Readonly<Record<string, (deps: Deps) => Promise<string>>> = {
     must((await shop.payments.inspect()).permits === paymentPermits, "five permits");
     return `${charges} payments, up to ${peak} concurrent, ${refused} rejected`;
   },
+  limiter: async ({ shop }) => {
+    const [session, address] = [await shop.sessions.open("smoke"), "198.51.100.1"];
+    const waits = await Promise.all(Array.from({ length: 120 }, () => shop.accounts.forms.use(session, address)));
+    await shop.sessions.close(session);
+    const admitted = waits.filter((ms) => ms === 0).length;
+    must(admitted === 100, "a session sends a hundred forms in ten seconds");
+    return `${admitted} of ${waits.length} forms admitted`;
+  },
   chat: async ({ shop }) => {
     const [order] = await shop.orders.newest(1);
     if (!order) throw new Error("check failed: there is an order");

@@ -7,6 +7,8 @@ import { type RunningShop, startShop, useSharedShop, Visitor } from "./shop.js";
 const prefixes = ["kit", "other"] as const;
 /** The segment behind the prefix, by who writes it. `config` is core's. */
 const segments = ["autocomplete", "chat", "config", "geoip", "lock", "logship", "queue", "semaphore", "shop", "stats"];
+/** Its keys end after eleven seconds. */
+const brief = "limiter";
 
 const shared = useSharedShop("textiles");
 let shops: readonly Pick<RunningShop, "origin">[];
@@ -54,6 +56,8 @@ describe("In one database", () => {
     const orders = await Promise.all(shops.map((shop, at) => visit(shop, prefixes[at] ?? "")));
     // The same buyer, item and request in both: everything that could meet does.
     expect(orders[0]).toBe(orders[1]);
+    const limited = await shared.redis.keys(`*:${brief}:*`);
+    for (const prefix of prefixes) expect(limited.some((key) => key.startsWith(`${prefix}:`))).toBe(true);
     for (const prefix of prefixes)
       await eventually(
         async () => {
@@ -67,7 +71,7 @@ describe("In one database", () => {
     const keys = await allKeys();
     const unknown = [...keys.keys()].filter((key) => {
       const [prefix, segment] = key.split(":");
-      return !prefixes.some((one) => one === prefix) || !segments.includes(segment ?? "");
+      return !prefixes.some((one) => one === prefix) || ![...segments, brief].includes(segment ?? "");
     });
     expect(unknown).toEqual([]);
     for (const prefix of prefixes) {

@@ -64,38 +64,6 @@ describe("Scripts", () => {
   });
 });
 
-describe("A session's forms", () => {
-  it("are counted for ten seconds, and refused beyond a hundred", async () => {
-    const market = await open();
-    const sessions = new Sessions(fixture.redis, market.keys);
-    const session = await sessions.open("b");
-    const admits = (): Promise<boolean> => sessions.admits(session, "192.0.2.1");
-    const admitted = await Promise.all(Array.from({ length: 110 }, admits));
-    expect(admitted.filter(Boolean)).toHaveLength(100);
-    const counters = await fixture.redis.keys(market.keys.forms("*"));
-    for (const key of counters) expect(await fixture.redis.pttl(key)).toBeGreaterThan(0);
-    // The next window begins anew.
-    await fixture.redis.del(...counters);
-    expect(await admits()).toBe(true);
-  });
-
-  it("are counted by persona and by address as well, whatever the session", async () => {
-    const market = await open();
-    const sessions = new Sessions(fixture.redis, market.keys);
-    const admits = async (user: string, address: string): Promise<boolean> =>
-      await sessions.admits(await sessions.open(user), address);
-    const fill = async (kind: "persona" | "address"): Promise<void> => {
-      const counters = await fixture.redis.keys(market.keys.forms(`${kind}-*`));
-      for (const key of counters) await fixture.redis.set(key, 100_000, "KEEPTTL");
-    };
-    expect(await admits("b", "192.0.2.1")).toBe(true);
-    await fill("persona");
-    expect([await admits("b", "192.0.2.1"), await admits("c", "192.0.2.1")]).toEqual([false, true]);
-    await fill("address");
-    expect([await admits("s", "192.0.2.1"), await admits("s", "192.0.2.2")]).toEqual([false, true]);
-  });
-});
-
 describe("The presence of a person", () => {
   const accountsOf = async () => {
     const { keys } = await open();

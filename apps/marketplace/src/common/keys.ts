@@ -15,7 +15,6 @@
 // | `ledger`           | stream | one entry per sale, the newest 10,000                        | permanent                 |
 // | `receipt:<user>:<kind>:<item>:<revision>:<price>:<request>` | string | the first result of a request | 10 minutes      |
 // | `session:<digest>` | hash   | user, csrf, endsAt, permit, notice                           | 12 h unused, 7 days at most |
-// | `forms:<sender>`   | string | forms of a session, a persona or an address in this window   | 10 seconds                |
 // | `recent:<digest>`  | list   | the 25 items a session looked at last                        | that of the session       |
 // | `views`            | zset   | views per item, the 2,000 most looked at                     | 7 days after the last     |
 // | `result`           | string | the result of a race or of the last stocktake, as JSON       | 10 minutes                |
@@ -64,7 +63,6 @@ export interface MarketKeys {
   receipt(user: string, request: Request): string;
   session(digest: string): string;
   recent(digest: string): string;
-  forms(sender: string): string;
   ordersOf(user: string): string;
   order(order: string): string;
   steps(order: string): string;
@@ -96,7 +94,6 @@ export const marketKeys = (market: string, prefix = "kit"): MarketKeys => {
       part(`receipt:${user}:${kind}:${item}:${revision}:${price}:${request}`),
     session: (digest) => part(`session:${digest}`),
     recent: (digest) => part(`recent:${digest}`),
-    forms: (sender) => part(`forms:${sender}`),
     ordersOf: (user) => part(`orders:${user}`),
     order: (order) => part(`order:${order}`),
     steps: (order) => part(`steps:${order}`),

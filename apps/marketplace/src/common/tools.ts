@@ -1,6 +1,7 @@
 // The packages as the shop uses them: names and settings that all of its processes share.
 import type { Connection } from "@kit/core";
 import { type Accepted, createChat, type Chat } from "@kit/chat";
+import { createLimiter, type Limiter } from "@kit/limiter";
 import { createQueue, type Queue } from "@kit/queue";
 import { createSemaphore, type Semaphore } from "@kit/semaphore";
 import { type Counter, createStats, type Distribution, type Stats } from "@kit/stats";
@@ -60,6 +61,26 @@ export const accountSessions = (redis: Connection, prefix: string, idleMs: numbe
     leaseMs: idleMs,
     renew: false,
   });
+
+/**
+ * Forms in any ten seconds. In a race, one buyer sends fifty at once. A persona has at most five sessions. All visitors on
+ * this machine share one address.
+ */
+const formsOf = { session: 100, persona: 200, address: 1_000 };
+
+export type Sender = keyof typeof formsOf;
+
+export const formLimiters = (redis: Connection, prefix: string): Record<Sender, Limiter> => {
+  const of = (sender: Sender): Limiter =>
+    createLimiter(redis, `forms.${sender}`, {
+      prefix,
+      limits: { forms: { count: formsOf[sender], perMs: 10_000, algorithm: "sliding-window" } },
+      // There is one web process, so it can count alone while Redis is unreachable.
+      onUnavailable: "local",
+      processes: 1,
+    });
+  return { session: of("session"), persona: of("persona"), address: of("address") };
+};
 
 export const shopChat = (redis: Connection, prefix: string): Chat<string> => createChat<string>(redis, { prefix });
 

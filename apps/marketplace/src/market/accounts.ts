@@ -3,6 +3,7 @@ import type { Connection } from "@kit/core";
 import type { Semaphore } from "@kit/semaphore";
 import { isAway } from "../common/away.js";
 import type { MarketKeys } from "../common/keys.js";
+import { Forms } from "./forms.js";
 import { idleMs, type Session, type Sessions } from "./sessions.js";
 import { accountSessions } from "../common/tools.js";
 
@@ -13,6 +14,7 @@ const presentMs = 30 * 60_000;
 const mostRenewals = 10_000;
 
 export class Accounts {
+  readonly forms: Forms;
   readonly #redis: Connection;
   readonly #keys: MarketKeys;
   readonly #sessions: Sessions;
@@ -24,6 +26,7 @@ export class Accounts {
     this.#redis = redis;
     this.#keys = keys;
     this.#sessions = sessions;
+    this.forms = new Forms(redis, prefix);
     this.#limit = accountSessions(redis, prefix, idleMs);
     this.#limit.on("error", () => undefined);
   }
@@ -82,6 +85,6 @@ export class Accounts {
   }
 
   async close(): Promise<void> {
-    await this.#limit.close({ timeoutMs: 0 });
+    await Promise.all([this.forms.close(), this.#limit.close({ timeoutMs: 0 })]);
   }
 }

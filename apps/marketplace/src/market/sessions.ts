@@ -3,7 +3,7 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Connection } from "@kit/core";
 import type { MarketKeys } from "../common/keys.js";
-import { limit, notify, openSession, visit, type Visit } from "../scripts/index.js";
+import { notify, openSession, visit, type Visit } from "../scripts/index.js";
 
 const hourMs = 3_600_000;
 const recentKept = 25;
@@ -11,10 +11,6 @@ export const viewsKept = 2_000;
 const viewsLifeMs = 7 * 24 * hourMs;
 export const idleMs: number = 12 * hourMs;
 const lifeMs = 7 * 24 * hourMs;
-// Forms in one window. In a race, one buyer sends fifty at once. A persona has at most five sessions. All visitors on
-// this machine share one address.
-const formsOf = { session: 100, persona: 200, address: 1_000 };
-const windowMs = 10_000;
 // The life of a session without a persona, which only carries the token of the forms.
 const anonymousMs = hourMs / 2;
 
@@ -24,7 +20,7 @@ export interface Session extends Visit {
 
 export const newId = (): string => randomBytes(16).toString("base64url");
 
-const digestOf = (id: string): string => createHash("sha256").update(id).digest("base64url");
+export const digestOf = (id: string): string => createHash("sha256").update(id).digest("base64url");
 
 const sameText = (a: string, b: string): boolean => {
   const [left, right] = [Buffer.from(a), Buffer.from(b)];
@@ -67,25 +63,6 @@ export class Sessions {
   /** Leaves a message for the next page of this session. */
   async notify(session: Session, notice: string): Promise<void> {
     await notify.run(this.#redis, { session: this.#keys.session(digestOf(session.id)) }, { notice });
-  }
-
-  /** Counts a form; false if its session, persona or address has sent too many in this window of ten seconds. */
-  async admits({ id, user }: Session, address: string): Promise<boolean> {
-    const admitted = await Promise.all([
-      this.#isWithin("session", digestOf(id)),
-      user === "" ? true : this.#isWithin("persona", user),
-      this.admitsAddress(address),
-    ]);
-    return admitted.every(Boolean);
-  }
-
-  /** Counts a request that stores something, such as the session of a new visitor. */
-  admitsAddress(address: string): Promise<boolean> {
-    return this.#isWithin("address", digestOf(address));
-  }
-
-  #isWithin(kind: keyof typeof formsOf, id: string): Promise<boolean> {
-    return limit.run(this.#redis, { forms: this.#keys.forms(`${kind}-${id}`) }, { most: formsOf[kind], windowMs });
   }
 
   /** The permit that the session was opened with; empty if there was none. */

@@ -142,9 +142,9 @@ const sources: readonly Source[] = [
   {
     path: "/personas",
     name: "Personas",
-    what: "Choose a persona, without a password. Each persona can have five open sessions. A semaphore with one tenant per persona counts them.",
-    packages: ["semaphore"],
-    keys: ["kit:semaphore:{sessions}:…", "kit:shop:{main}:session:<digest>"],
+    what: "Choose a persona, without a password. Each persona can have five open sessions. A semaphore with one tenant per persona counts them. A limiter limits the forms of a session, a persona and an address.",
+    packages: ["semaphore", "limiter"],
+    keys: ["kit:semaphore:{sessions}:…", "kit:limiter:{forms.persona}:…", "kit:shop:{main}:session:<digest>"],
     file: "src/market/accounts.ts",
     from: "  /** Signs in; null if the persona",
     lines: 9,

@@ -1,7 +1,6 @@
 import { defineScript, type Script } from "@kit/core";
 import auditSource from "./audit.lua";
 import buySource from "./buy.lua";
-import limitSource from "./limit.lua";
 import listSource from "./list.lua";
 import notifySource from "./notify.lua";
 import openSessionSource from "./open-session.lua";
@@ -182,20 +181,6 @@ export const notify: Script<typeof notifyKeys, typeof notifyArgs, boolean> = def
   source: notifySource,
   keys: notifyKeys,
   args: notifyArgs,
-  idempotent: true,
-  reply: (raw): boolean => raw === 1,
-});
-
-const limitKeys = ["forms"] as const;
-const limitArgs = ["most", "windowMs"] as const;
-
-/** Whether a session, a persona or an address may send one form more. */
-export const limit: Script<typeof limitKeys, typeof limitArgs, boolean> = defineScript({
-  name: "shop.limit",
-  source: limitSource,
-  keys: limitKeys,
-  args: limitArgs,
-  // After a lost reply the form is counted twice. That costs one form of this window.
   idempotent: true,
   reply: (raw): boolean => raw === 1,
 });

@@ -75,7 +75,7 @@ export class Web {
   async visitWithForms(c: Context, item?: string): Promise<Visitor & { session: Session }> {
     const visitor = await this.visit(c, item);
     if (visitor.session) return { ...visitor, session: visitor.session };
-    if (!(await this.shop.sessions.admitsAddress(this.addressOf(c)))) throw new HTTPException(429);
+    assertMaySend(c, await this.shop.accounts.forms.useAddress(this.addressOf(c)));
     const session = await this.shop.sessions.open();
     remember(c, session);
     return { session, user: null };
@@ -85,7 +85,7 @@ export class Web {
   async ownForm(c: Context, session: Session | null): Promise<Form> {
     const form = await formOf(c);
     if (!session || !isOwnForm(session, form["csrf"])) throw new HTTPException(403);
-    if (!(await this.shop.sessions.admits(session, this.addressOf(c)))) throw new HTTPException(429);
+    assertMaySend(c, await this.shop.accounts.forms.use(session, this.addressOf(c)));
     return form;
   }
 
@@ -205,6 +205,13 @@ export const problems: Readonly<Record<number, Problem>> & Readonly<Record<400 |
     "Temporarily unavailable",
     "The shop cannot reach its database. When the database is back, your page reopens automatically. Then send your form again.",
   ],
+};
+
+/** @throws {HTTPException} 429, if its sender may send the next form only in `waitMs`. */
+const assertMaySend = (c: Context, waitMs: number): void => {
+  if (waitMs === 0) return;
+  c.header("Retry-After", String(Math.ceil(waitMs / 1_000)));
+  throw new HTTPException(429);
 };
 
 /** The page that was asked for, or from which a form was sent. */
