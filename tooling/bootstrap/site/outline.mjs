@@ -91,6 +91,7 @@ export function sidebarOf(pages) {
       "queue/schedules",
       "queue/flows",
       "lock/leader-election",
+      "limiter/http",
       "core/recipes",
       "core/http",
       "chat/over-http",
