@@ -35,9 +35,7 @@ beforeEach(async () => {
 });
 
 const start = async (file: string, url = server.url): Promise<(path?: string, from?: string) => Promise<Response>> => {
-  const execArgv = file.endsWith(".ts")
-    ? ["--import", new URL("frameworks/typescript.mjs", import.meta.url).href]
-    : [];
+  const execArgv = file.endsWith(".ts") ? ["--import", new URL("frameworks/typescript.mjs", import.meta.url).href] : [];
   const program = new Program(new URL(file, folder), { REDIS_URL: url, PORT: "0" }, execArgv);
   onTestFinished(async () => void (await program.end("SIGKILL")));
   const origin = `http://127.0.0.1:${await said(program, "listens")}`;
@@ -126,7 +124,13 @@ describe.each([
 
   it("takes back exactly what it counted with skipFailedRequests, refused requests as well", async () => {
     const limiter = limited();
-    const options = { store: storeOf(limiter, 2), limit: 2, windowMs, keyGenerator: () => "k", skipFailedRequests: true };
+    const options = {
+      store: storeOf(limiter, 2),
+      limit: 2,
+      windowMs,
+      keyGenerator: () => "k",
+      skipFailedRequests: true,
+    };
     const origin = await expressOf(rateLimit(options));
     const left = async (count: number): Promise<void> => {
       await eventually(async () => expect((await limiter.check("k")).remaining).toBe(count));
@@ -150,9 +154,7 @@ describe.each([
 it("the store in hono-rate-limiter takes back exactly what it counted with skipSuccessfulRequests", async () => {
   const app = new Hono();
   const store = storeOf(limited(), 2);
-  app.use(
-    rateLimiter({ store, limit: 2, windowMs, keyGenerator: () => "k", skipSuccessfulRequests: true }),
-  );
+  app.use(rateLimiter({ store, limit: 2, windowMs, keyGenerator: () => "k", skipSuccessfulRequests: true }));
   app.get("/:status", (c) => c.text("", Number(c.req.param("status")) as 200));
   const ask = async (status: number): Promise<number> => (await app.request(`/${String(status)}`)).status;
   expect([await ask(200), await ask(200), await ask(200)]).toEqual([200, 200, 200]);
@@ -181,13 +183,7 @@ describe("addressOf", () => {
 
 it("keyOf is an IPv4 address, or the /64 of an IPv6 address", () => {
   const keys = ["192.0.2.1", "2001:db8:0:1::", "2001:0DB8::1", "::1", "2001:db8:a:b:c:d:e:f"].map(keyOf);
-  expect(keys).toEqual([
-    "192.0.2.1",
-    "2001:db8:0:1::/64",
-    "2001:db8:0:0::/64",
-    "0:0:0:0::/64",
-    "2001:db8:a:b::/64",
-  ]);
+  expect(keys).toEqual(["192.0.2.1", "2001:db8:0:1::/64", "2001:db8:0:0::/64", "0:0:0:0::/64", "2001:db8:a:b::/64"]);
 });
 
 describe("headersOf", () => {

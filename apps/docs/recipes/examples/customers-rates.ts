@@ -1,28 +1,20 @@
 import { connect } from "@kit/core";
+import { createLimiter } from "@kit/limiter";
 import { createQueue, SnoozeError } from "@kit/queue";
 
 const redis = await connect();
 const queue = createQueue<{ email: (data: { customer: string }) => void }>(redis, "mail");
-
-/** Counts a use in the customer's current window. Returns 0, or the milliseconds until the next window. */
-const useOf = async (customer: string, { limit, perMs }: { limit: number; perMs: number }): Promise<number> => {
-  const window = Math.floor(Date.now() / perMs);
-  const key = `rate:{${customer}}:${String(window)}`;
-  const replies = await redis
-    .multi()
-    .incr(key)
-    .pexpire(key, 2 * perMs)
-    .exec();
-  const used = Number(replies?.[0]?.[1]);
-  return used <= limit ? 0 : (window + 1) * perMs - Date.now();
-};
+// At most 3 emails of one customer in any half second.
+const rate = createLimiter(redis, "mail", {
+  limits: { emails: { count: 3, perMs: 500, algorithm: "sliding-window" } },
+});
 
 let sent = 0;
 const worker = queue.work(
   {
     email: async ({ data }) => {
-      const waitMs = await useOf(data.customer, { limit: 3, perMs: 500 });
-      if (waitMs > 0) throw new SnoozeError(waitMs);
+      const { allowed, retryAfterMs } = await rate.consume(data.customer);
+      if (!allowed) throw new SnoozeError(retryAfterMs);
       sent++;
     },
   },
@@ -39,4 +31,5 @@ await done;
 console.log(`sent ${String(sent)}`); // prints: sent 6
 
 await queue.close();
+await rate.close();
 await redis.close();

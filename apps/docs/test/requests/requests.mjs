@@ -18,7 +18,11 @@ export const addressOf = (request) => {
 const isProxy = (address) => isIP(address) !== 0 && proxies.check(address, isIPv6(address) ? "ipv6" : "ipv4");
 
 /** Without spaces and a zone. A dual-stack socket writes an IPv4 address as `::ffff:192.0.2.1`. */
-const plain = (address) => address.trim().replace(/^::ffff:(?=\d+\.)/i, "").replace(/%.*/, "");
+const plain = (address) =>
+  address
+    .trim()
+    .replace(/^::ffff:(?=\d+\.)/i, "")
+    .replace(/%.*/, "");
 
 /** The key of an address: an IPv4 address, or the /64 of an IPv6 address. One client can use all addresses of a /64. */
 export const keyOf = (address) => {
