@@ -1,7 +1,7 @@
 import { createLimiter, type Limiter, type Limits } from "@kit/limiter";
 import { startRedis, type RedisServer } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { kit, programBeside } from "./harness.js";
+import { doctor, kit, programBeside } from "./harness.js";
 
 describe("the command line of a limiter", () => {
   const program = programBeside("limiter");
@@ -80,6 +80,36 @@ describe("the command line of a limiter", () => {
     expect({ code, stdout }).toEqual({ code: 0, stdout: expect.stringMatching(/reset +done/) as string });
     expect((await limiter.check("x")).allowed).toBe(true);
     expect((await run("limiter", "reset", "resets", "")).code).not.toBe(0);
+  });
+
+  it("finds limits that no program can read, and lists those that were set at run time", async () => {
+    const own = await startRedis();
+    onTestFinished(() => own.stop());
+    const limitsOf = async () => {
+      const { of } = await doctor(own.url, ["--skip", "throughput,connection-churn"], { program });
+      return of("limiter-limits");
+    };
+    expect(await limitsOf()).toMatchObject({
+      severity: "ok",
+      findings: [{ text: expect.stringMatching(/none$/) as string }],
+    });
+    for (const name of ["api", "logins"]) {
+      const limiter = createLimiter(own.client(), name, { limits: { rate: { count: 1, perMs: hourMs } } });
+      await limiter.setLimits({ rate: { count: 2, perMs: hourMs } });
+      await limiter.close();
+    }
+    expect(await limitsOf()).toMatchObject({
+      severity: "ok",
+      findings: [{ text: "limiters with limits of setLimits(): 2: api, logins" }],
+    });
+    const limits = "kit:limiter:{logins}:limits";
+    await own.client().set(limits, "1 0 damaged");
+    expect(await limitsOf()).toMatchObject({
+      severity: "problem",
+      findings: [
+        { text: expect.stringMatching(/^limiter logins does not work: /) as string, fix: `redis-cli DEL '${limits}'` },
+      ],
+    });
   });
 
   it("reports a key that another program wrote", async () => {

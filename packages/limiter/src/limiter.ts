@@ -4,6 +4,8 @@ import {
   defaultsOf,
   inTime,
   integerOption,
+  type MetricSample,
+  type MetricSource,
   ObjectLife,
   resolve,
   settled,
@@ -59,7 +61,7 @@ export interface LimiterEvents {
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
    * No server decided, and `onUnavailable` decides instead. Emitted once per outage, and once with the code `KIT_RECOVERED` when the server
-   * answers again. Other errors come from background work, such as giving the place of a cancelled wait back.
+   * answers again. Other errors come from background work.
    */
   readonly error: readonly [error: KitError];
 }
@@ -70,7 +72,7 @@ export interface LimiterEvents {
  * All objects of a name share their keys, in all processes. Each call is one atomic step on the server, by the server's clock. Calls that
  * are made while a command is under way share the next command. kit never sends a call twice, so it counts at most once.
  */
-export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposable {
+export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposable, MetricSource {
   readonly name: string;
   readonly #settings: LimiterSettings;
   readonly #keys: LimiterKeys;
@@ -154,13 +156,13 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
    * in all processes. A blocked event loop or a late reply delays a start, and the next call can then start first. While waits are reserved,
    * `consume()` of the key is refused. No command is sent during the sleep, so it survives an outage.
    *
-   * When you give up (`signal`), the promise rejects immediately. The reserved instant is given back in the background, if no other call of
-   * the key came after it. Otherwise it stays unused. The same applies to a process that dies.
+   * When you give up (`signal`), the promise rejects immediately. The reserved instant is released in the background, if no other call of the
+   * key came after it. Otherwise it stays unused. If the process dies, it stays unused as well.
    *
    * @throws {LimiterTimeoutError} the wait would be longer than `waitMs`. Nothing was used.
    * @throws {LimiterWaitError} there is no room now, and these limits cannot reserve a later instant. Nothing was used.
    * @throws `signal.reason` if `signal` aborts first. If it was aborted before the call, no command is sent.
-   * @throws {KitClosedError} this object was closed. The reserved instant is given back as above.
+   * @throws {KitClosedError} this object was closed. The reserved instant is released as above.
    * @throws all errors of {@link consume}. After a lost reply, an instant may be reserved and stay unused.
    *
    * @example
@@ -181,7 +183,7 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
         if (state === "full") throw new LimiterTimeoutError(this.name, waitMs, delayMs, this.#limitName(limit));
         if (delayMs > 0) await this.#sleep(delayMs, cancelled);
       } catch (error) {
-        if (cancelled.some((one) => one?.aborted)) this.#giveBack(rate, asking);
+        if (cancelled.some((one) => one?.aborted)) this.#release(rate, asking);
         throw error;
       }
     });
@@ -203,7 +205,7 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
   }
 
   /**
-   * Gives tokens of a key back, up to all that are in use. In a sliding window it gives the newest back first.
+   * Returns used tokens to a key, up to all that are in use. In a sliding window the newest calls are forgotten first.
    *
    * @returns what `check()` returns after that.
    * @throws the errors of {@link penalize}.
@@ -250,7 +252,15 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
   }
 
   /**
-   * Closes this object. Waits reject with KitClosedError, and their instants are given back. Calls that were sent settle, up to `timeoutMs`.
+   * Returns this object's numbers for `expose()` of `@kit/stats` or another exporter: whether the server answers, and how many calls were
+   * allowed, refused or rejected because it did not.
+   */
+  metrics(): MetricSample[] {
+    return this.#outage.samples(this.name);
+  }
+
+  /**
+   * Closes this object. Waits reject with KitClosedError, and their instants are released. Calls that were sent settle, up to `timeoutMs`.
    * Your client stays open. Idempotent: the first call's options count.
    *
    * @throws {TypeError | RangeError} an option is invalid. It rejects for no other reason.
@@ -328,11 +338,11 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
     );
   }
 
-  /** Gives the place of a wait back, if the server reserves one. */
-  #giveBack(rate: string, asking: Promise<Row | undefined>): void {
+  /** Releases the place of a wait, if the server reserves one. */
+  #release(rate: string, asking: Promise<Row | undefined>): void {
     const undo = async (place: Place | undefined): Promise<unknown> =>
       place && (await this.#commands.undo(rate, place).finally(() => this.#refusals.forget(rate)));
-    // An error of the wait belongs to its caller; a place that is not given back expires by itself.
+    // The caller receives an error of the wait. A place that is not released expires by itself.
     void this.#life.track(asking.then((row) => undo(row?.place)).catch(() => undefined));
   }
 }

@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import { OutageReporter } from "@kit/core/toolkit";
+import { type MetricSample, OutageReporter } from "@kit/core/toolkit";
 import type { LimiterSettings, LimitTerms } from "./options.js";
 import type { Row } from "./scripts/index.js";
 
@@ -17,7 +17,10 @@ const all = "";
 export class Outage {
   readonly #settings: LimiterSettings;
   readonly #reporter: OutageReporter;
-  /** When the next call tries the server (monotonic). 0: there is no outage. */
+  /** Whether the server did not answer the last call that was sent to it. */
+  #isOut = false;
+  readonly #decided = { allowed: 0, refused: 0, rejected: 0 };
+  /** When the next call tries the server (monotonic). 0: there is no outage, or calls are refused then. */
   #retryAt = 0;
   /** By limit and key: when nothing of the share is in use (monotonic). */
   readonly #shares = new Map<string, number>();
@@ -40,12 +43,18 @@ export class Outage {
     }
     try {
       const row = await ask();
+      this.#isOut = false;
       this.#retryAt = 0;
       this.#shares.clear();
       this.#reporter.worked("server");
       return row;
     } catch (error) {
-      if (isRefused || !isOutage(error)) throw error;
+      if (!isOutage(error)) throw error;
+      this.#isOut = true;
+      if (isRefused) {
+        this.#decided.rejected++;
+        throw error;
+      }
       this.#retryAt = performance.now() + retryMs;
       this.#reporter.failed("server", error);
       return undefined;
@@ -53,7 +62,26 @@ export class Outage {
   }
 
   /** Decides instead of the server. With `isDry` it counts nothing. */
-  decide(key: string, tokens: number, waitMs: number, { list }: LimitTerms, isDry = false): Row {
+  decide(key: string, tokens: number, waitMs: number, terms: LimitTerms, isDry = false): Row {
+    const row = this.#decide(key, tokens, waitMs, terms, isDry);
+    if (!isDry) this.#decided[row.state === "free" ? "allowed" : "refused"]++;
+    return row;
+  }
+
+  samples(limiter: string): MetricSample[] {
+    return [
+      {
+        ...{ name: "kit_limiter_outage", type: "gauge", help: "1 while the server does not answer" },
+        ...{ value: Number(this.#isOut), labels: { limiter } },
+      },
+      ...Object.entries(this.#decided).map(([outcome, value]): MetricSample => ({
+        ...{ name: "kit_limiter_outage_calls_total", type: "counter", help: "Calls that the server did not decide" },
+        ...{ value, labels: { limiter, outcome } },
+      })),
+    ];
+  }
+
+  #decide(key: string, tokens: number, waitMs: number, { list }: LimitTerms, isDry: boolean): Row {
     if (this.#settings.onUnavailable === "allow") return rowOf("free", 0, 0, 0);
     const now = performance.now();
     const { processes = 1 } = this.#settings;

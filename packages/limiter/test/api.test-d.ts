@@ -1,5 +1,6 @@
 // Compiled, never run: pins the types that callers see. A change of the surface must be made here too.
 import type { KitError, RedisLike } from "@kit/core";
+import type { MetricSample, MetricSource } from "@kit/limiter";
 import type { Cluster, Redis } from "ioredis";
 import type {
   CloseOptions,
@@ -77,6 +78,7 @@ export type Pins = [
       | "block"
       | "reset"
       | "setLimits"
+      | "metrics"
       | "close"
       | typeof Symbol.asyncDispose
     >
@@ -90,7 +92,8 @@ export type Pins = [
   Check<Same<Limiter["reset"], (key: string) => Promise<void>>>,
   Check<Same<Limiter["setLimits"], (limits: Limits | null) => Promise<void>>>,
   Check<Same<Limiter["close"], (options?: CloseOptions) => Promise<void>>>,
-  Check<Limiter extends AsyncDisposable ? true : false>,
+  Check<Same<Limiter["metrics"], () => MetricSample[]>>,
+  Check<Limiter extends AsyncDisposable & MetricSource ? true : false>,
 
   Check<
     Same<

@@ -232,7 +232,7 @@ inModes(
           await limiter.wait(key, { waitMs: 0 });
         });
 
-        it("gives the place of a cancelled wait back if it is the last one", async () => {
+        it("releases the place of a cancelled wait if it is the last one", async () => {
           const limiter = make(gcra(1, hourMs));
           await limiter.wait(key);
           const controllers = [new AbortController(), new AbortController()] as const;
@@ -252,7 +252,7 @@ inModes(
           await eventually(async () => expect(await delayOf()).toBe(2));
         });
 
-        it("gives the place back when the object is closed", async () => {
+        it("releases the place when the object is closed", async () => {
           const [limiter, left] = [make(gcra(1, hourMs)), other(gcra(1, hourMs))];
           await limiter.wait(key);
           const waiting = rejection(limiter.wait(key));
@@ -279,7 +279,7 @@ inModes(
           expect(error).toMatchObject({ code: "KIT_LIMITER_WAIT" });
         });
 
-        it("gives the place of a shared limit back", async () => {
+        it("releases the place of a shared limit", async () => {
           const limiter = make({ total: { count: 1, perMs: hourMs, shared: true } });
           await limiter.wait("a");
           const controller = new AbortController();
@@ -327,7 +327,7 @@ inModes(
           expect(await limiter.check(key)).toMatchObject({ remaining: 3 });
         });
 
-        it("starts a limit afresh whose algorithm changes", async () => {
+        it("starts a limit whose algorithm changes with all tokens", async () => {
           const limiter = make();
           expect(await allowedOf(limiter, 5)).toBe(5);
           await limiter.setLimits(sliding(5, hourMs));

@@ -20,6 +20,7 @@ export const conformance: Conformance = {
         limits: [null, "5", 5, [], [{ count: 1, perMs: 1 }], {}, { a: null }, { a: { count: 0, perMs: 1 } }],
       },
       uses: (limiter) => limiter.consume(key),
+      others: ["metrics"],
       calls: {
         consume: {
           options: consumeRules,

@@ -108,6 +108,44 @@ describe("onUnavailable", () => {
   });
 });
 
+describe("metrics", () => {
+  const valuesOf = (limiter: Limiter): Record<string, number> =>
+    Object.fromEntries(
+      limiter.metrics().map(({ name, value, labels }) => [String(labels?.["outcome"] ?? name), value]),
+    );
+  const none = { kit_limiter_outage: 0, allowed: 0, refused: 0, rejected: 0 };
+
+  it("show an outage, and the calls that were decided without the server", async () => {
+    const { proxy, limiter } = await onProxy(
+      { onUnavailable: "local", processes: 1 },
+      { rate: { count: 2, perMs: hourMs } },
+    );
+    await limiter.consume("warm-up");
+    expect(valuesOf(limiter)).toEqual(none);
+    proxy.down.hole = true;
+    expect(await allowedOf(limiter, 5)).toBe(2);
+    await limiter.check(key);
+    expect(valuesOf(limiter)).toEqual({ kit_limiter_outage: 1, allowed: 2, refused: 3, rejected: 0 });
+    proxy.heal();
+    await eventually(async () => expect(await limiter.consume("other")).toMatchObject({ decidedBy: "server" }), {
+      timeoutMs: 10_000,
+    });
+    expect(valuesOf(limiter)).toMatchObject({ kit_limiter_outage: 0, rejected: 0 });
+    expect(limiter.metrics().every(({ labels }) => labels?.["limiter"] === limiter.name)).toBe(true);
+  });
+
+  it("count rejected calls by default", async () => {
+    const { proxy, limiter } = await onProxy({});
+    await limiter.consume("warm-up");
+    proxy.down.hole = true;
+    for (let call = 0; call < 2; call++) await rejection(limiter.consume(key));
+    expect(valuesOf(limiter)).toEqual({ ...none, kit_limiter_outage: 1, rejected: 2 });
+    proxy.heal();
+    await eventually(() => limiter.consume("other"), { timeoutMs: 10_000 });
+    expect(valuesOf(limiter)).toMatchObject({ kit_limiter_outage: 0 });
+  });
+});
+
 describe("a lost reply", () => {
   it("counts once, and kit does not send the call again", async () => {
     const { proxy, limiter } = await onProxy({});

@@ -64,8 +64,7 @@ export const remedies = {
 
   KIT_LIMITER_TIMEOUT: "Reply with 429 and `retryAfterMs`, or raise `waitMs`.",
   KIT_LIMITER_TOKENS: "Split the call, or raise `burst` or `count`.",
-  KIT_LIMITER_WAIT:
-    "Use `consume()`, or limits that can [reserve an instant](../../packages/limiter/README.md#limits).",
+  KIT_LIMITER_WAIT: "Use `consume()`, or limits that can [reserve an instant](../../packages/limiter/docs/waiting.md).",
   KIT_LIMITER_BUSY: "Shed load before it gets here. `kit doctor` says whether the server is slow.",
 
   KIT_QUEUE_FULL: "Slow the producer down. `addAll` sends many jobs in one call.",

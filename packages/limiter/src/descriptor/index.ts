@@ -1,5 +1,6 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
 import { createLimiter } from "../index.js";
+import { limitsCheck } from "./check.js";
 import { limiterInspector } from "./inspect.js";
 
 /** The description of this package for the command line. */
@@ -16,6 +17,7 @@ export const descriptor: PackageDescriptor = {
   // Limits that were set at run time apply until they are replaced.
   endlessKeys: [{ key: /^\{.*\}:limits$/s }],
   inspectors: [limiterInspector],
+  checks: [limitsCheck],
   commands: [
     {
       path: "limiter reset",

@@ -2,10 +2,10 @@
 --
 -- KEYS[1]  limits    string   `1 changedAt text`
 -- ARGV[1]  settings  string   the new limits: `name,kind,count,perMs,burst,shared …`; empty: the callers' own apply again
--- ARGV[2]  askedAt   integer  the server's clock when the caller began, in epoch microseconds; 0: only reply with that clock
+-- ARGV[2]  askedAt   integer  the server's clock at the start of the caller's change, in epoch microseconds; 0: only reply with the clock
 --
 -- Reply     text              the server's clock, in epoch microseconds
---           late              a change that was begun later is stored; nothing changed
+--           late              a change that started later is stored; nothing changed
 --           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local limits = KEYS[1]
 local settings = ARGV[1]

@@ -1,12 +1,12 @@
--- check.lua - what a call would meet, and how much of each limit is in use; changes nothing.
+-- check.lua - decides a call and reports the use of the limits; changes nothing.
 --
 -- KEYS[1]  limits    string   limits that replace the caller's: `1 changedAt text`
 -- KEYS[2]  all       string   the state of the shared limits
 -- KEYS[3]  rate      string   the state of the key
 -- ARGV[1]  settings  string   the caller's limits: `name,kind,count,perMs,burst,shared …`
--- ARGV[2]  tokens    integer  how many the call would take
+-- ARGV[2]  tokens    integer  how many tokens the call would use
 --
--- Reply     {limits, row}     as `take.lua` replies to a row
+-- Reply     {limits, row}     the stored limits and the row, as in `take.lua`
 --           error KIT_LAYOUT  written by a newer version, or damaged
 local limits = KEYS[1]
 local all = KEYS[2]

@@ -62,7 +62,7 @@ export const take = defineScript({
   reply: rowsOf,
 });
 
-/** Reads what a call would meet. */
+/** Reads how a call would be decided. */
 export const check = defineScript({
   name: "limiter.check",
   source: [ratesSource, checkSource],
@@ -72,7 +72,7 @@ export const check = defineScript({
   reply: rowsOf,
 });
 
-/** Gives the place of a wait back. A second run could undo the wait of another call that got the same place. */
+/** Releases the place of a wait. A second run could release the place of another call that got the same one. */
 export const undo = defineScript({
   name: "limiter.undo",
   source: undoSource,

@@ -1,6 +1,6 @@
 -- rates.lua - how much of each limit a key has used.
 -- A state is `1 micros block` and an entry for each limit: its kind, count, perMs and burst, and its use. `micros` is the server's clock at the
--- last change. All times in a state count from it. So if the clock is set back, nothing is freed early and nothing is blocked for longer.
+-- last change, and all times in a state count from it. If the clock is set back, nothing is freed early, and nothing is blocked for longer.
 --
 -- Defines layoutError, digits, toMs, readMicros, readLimits, openState, measure, stateText
 
@@ -61,7 +61,7 @@ local function kindOf(letter)
       text = function(use) return digits(use.ends) .. ':' .. digits(use.used) end,
     }
   end
-  -- sliding-window: `age` is how long ago the newest slice, a tenth of the window, began. Its tokens are [1], those of the slice before [2].
+  -- sliding-window: `age` is the age of the newest slice, which is a tenth of the window. [1] has its tokens, [2] the tokens of the slice before.
   -- A call counts until its whole slice is older than the window: in eleven slices.
   if letter == 's' then
     return {
@@ -167,14 +167,14 @@ local function openState(text, micros, limits, isShared)
       if entry then
         letter, use = string.match(entry, '^(%a),%d+,%d+,%d+,([%d:]+)$')
       end
-      -- A limit that became one of another kind starts afresh.
+      -- A limit whose kind has changed starts with all tokens.
       state.uses[at] = limit.kind.open(limit, letter == limit.letter and use or nil, elapsed)
     end
   end
   return state
 end
 
--- What `tokens` would meet: the time until they fit, the limit that is the last to let them pass (0: none, -1: a block), how many tokens
+-- Measures a call of `tokens`: the time until they fit, the limit that refuses them for the longest time (0: none, -1: a block), how many tokens
 -- fit now, the time until nothing is in use, and whether they can ever fit.
 local function measure(limits, key, all, tokens)
   local delay, last, left, full, canFit = key.block, key.block > 0 and -1 or 0, math.huge, key.block, true

@@ -1,14 +1,14 @@
--- undo.lua - gives the place of a cancelled wait back, if no call has come after it.
+-- undo.lua - releases the place of a cancelled wait, if no call came after it.
 --
 -- KEYS[1]  rate       string  the state of the key
 -- KEYS[2]  all        string  the state of the shared limits
 -- ARGV[1]  before     string  the key's state before the wait
 -- ARGV[2]  after      string  and after it; without `,` it has no limits, and is not stored
--- ARGV[3]  allBefore  string  the same of the shared limits
+-- ARGV[3]  allBefore  string  the state of the shared limits before the wait
 -- ARGV[4]  allAfter   string  and after the wait
 --
--- Reply     1  given back
---           0  another call came later: the place stays taken
+-- Reply     1  released
+--           0  another call came later, so the place stays reserved
 local rate = KEYS[1]
 local all = KEYS[2]
 local before = ARGV[1]
