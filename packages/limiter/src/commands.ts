@@ -13,10 +13,12 @@ const maxBytes = 262_144;
 /** One row of `take.lua`. */
 export interface Call {
   readonly rate: string;
-  /** `c`: take tokens, `p`: in any case, `r`: give them back, `b`: block, `x`: forget the key. */
+  /** `c`: use tokens if they fit, `p`: use them in any case, `r`: return them, `b`: block the key, `x`: forget the key. */
   readonly op: "c" | "p" | "r" | "b" | "x";
   readonly amount: string;
   readonly waitMs: string;
+  /** False: the call was rejected before it was sent. */
+  isSent?: boolean;
 }
 
 /** The scripts of one limiter, on its client. Calls that are made while a command is under way share the next command. */
@@ -25,13 +27,13 @@ export class LimiterCommands {
   readonly #keys: LimiterKeys;
   readonly #deadlineMs: number;
   readonly #own: LimitTerms;
-  /** The limits that the last reply named. */
+  /** The limits in the last reply. */
   #limits: LimitTerms;
   readonly #batcher: Batcher<Call, scripts.Row>;
   /** How many calls are not answered yet. */
   #open = 0;
-  /** False: its caller was told that it was not sent. */
-  readonly #wasSent = new WeakMap<Call, boolean>();
+  /** Whether calls were made together of late. */
+  #isBusy = false;
 
   constructor(context: ClientContext, name: string, keys: LimiterKeys, { deadlineMs, limits }: LimiterSettings) {
     this.#context = context;
@@ -44,8 +46,8 @@ export class LimiterCommands {
       deadlineMs,
       late: (call, _, stall) => {
         const lost = `${what} was sent to ${addressOf(context.client)}, but the reply was lost${stall}: it may have been counted`;
-        if (this.#wasSent.get(call)) return new KitUnknownOutcomeError(lost, undefined, undefined, false);
-        this.#wasSent.set(call, false);
+        if (call.isSent) return new KitUnknownOutcomeError(lost, undefined, undefined, false);
+        call.isSent = false;
         return noAnswer(context.client, `${what} was not done`, stall);
       },
       full: () => new LimiterBusyError(name),
@@ -58,14 +60,15 @@ export class LimiterCommands {
     });
   }
 
-  /** The limits that apply, as far as known here. */
+  /** The limits that applied to the last call. */
   get limits(): LimitTerms {
     return this.#limits;
   }
 
   /** Sends a single call immediately. A batch costs more, and saves only if calls wait. */
   async take(call: Call): Promise<scripts.Row> {
-    const isSingle = this.#open++ === 0;
+    const isSingle = this.#open++ === 0 && !this.#isBusy;
+    this.#isBusy ||= !isSingle;
     try {
       if (!isSingle) return await this.#batcher.add(call);
       const [row] = await this.#run([call], { deadlineMs: this.#deadlineMs, isRepeatable: false });
@@ -83,7 +86,7 @@ export class LimiterCommands {
     return row as scripts.Row;
   }
 
-  /** Gives the place of a cancelled wait back, unless another call came after it. */
+  /** Releases the place of a cancelled wait, unless another call came after it. */
   undo(rate: string, place: scripts.Place): Promise<boolean> {
     const { all } = this.#keys;
     return scripts.undo.run(this.#context, { rate, all }, { ...place }, { deadlineMs: this.#deadlineMs });
@@ -105,7 +108,9 @@ export class LimiterCommands {
   async #send(calls: readonly Call[], deadline: Deadline): Promise<readonly (scripts.Row | Error)[]> {
     // A batch may wait for a connection for longer than its first calls.
     await this.#context.executor.ready(reading("limiter.take", deadline));
-    const wanted = calls.filter((call) => this.#wasSent.get(call) !== false);
+    this.#isBusy = calls.length > 1;
+    const wanted = calls.filter(({ isSent }) => isSent !== false);
+    if (wanted.length === calls.length) return await this.#batch(calls, deadline);
     const rows = wanted.length === 0 ? [] : await this.#batch(wanted, deadline);
     const byCall = new Map(wanted.map((call, at) => [call, rows[at]] as const));
     return calls.map((call) => byCall.get(call) ?? new Error("its caller was told that it was not sent"));
@@ -113,8 +118,8 @@ export class LimiterCommands {
 
   async #batch(calls: readonly Call[], deadline: Deadline): Promise<readonly (scripts.Row | Error)[]> {
     const isWanted = (): boolean => {
-      if (calls.some((call) => this.#wasSent.get(call) === false)) return false;
-      for (const call of calls) this.#wasSent.set(call, true);
+      if (calls.some(({ isSent }) => isSent === false)) return false;
+      for (const call of calls) call.isSent = true;
       return true;
     };
     const options = { deadlineMs: Math.max(1, deadline.remainingMs), isRepeatable: false, isWanted };

@@ -2,6 +2,7 @@ import { useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Limit } from "../src/index.js";
+import { type Row, take } from "../src/scripts/index.js";
 import { age, fixtureOf, hourMs, key, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
@@ -34,6 +35,43 @@ const play = async (limit: Limit, seed: number, calls: number): Promise<readonly
   }
   return seen;
 };
+
+describe("the short way of take.lua", () => {
+  const settings = "limit,g,10,3600000,4,0";
+  const rate = (own: string): string => fixture.keys.rate(own);
+
+  /** Decides a call; with a second row of another operation, by the functions of rates.lua. */
+  const decide = async (own: string, tokens: number, isLong: boolean): Promise<Row> => {
+    const calls = [
+      { rate: rate(own), op: "c", amount: String(tokens), waitMs: "0" },
+      ...(isLong ? [{ rate: rate("another"), op: "x", amount: "0", waitMs: "0" }] : []),
+    ];
+    const { limits, all } = fixture.keys;
+    const keys = { limits, all, rates: calls.map((call) => call.rate) };
+    const { rows } = await take.run(fixture.db, keys, { settings, calls }, { deadlineMs: 10_000, isRepeatable: false });
+    return rows[0]!;
+  };
+
+  it.each([4, 5])("decides and stores as the functions of rates.lua do, with random calls of seed %i", async (seed) => {
+    const random = seeded(seed);
+    // Real time passes between the two.
+    const near = (a: number, b: number): boolean => Math.abs(a - b) <= 1_000;
+    for (let call = 0; call < 200; call++) {
+      const ms = random() < 0.4 ? random() * 0.5 * hourMs : 0;
+      for (const own of ["short", "long"]) await age(fixture.db, rate(own), ms);
+      const tokens = 1 + Math.floor(random() * 5);
+      const [short, long] = [await decide("short", tokens, false), await decide("long", tokens, true)];
+      expect({ ...short, resetMs: 0, delayMs: 0 }).toEqual({ ...long, resetMs: 0, delayMs: 0 });
+      expect([near(short.resetMs, long.resetMs), near(short.delayMs, long.delayMs)]).toEqual([true, true]);
+      const states = await fixture.db.mget(rate("short"), rate("long"));
+      const [one, other] = states.map((state) => /^1 \d+ (.*,)(\d+)$/.exec(state ?? ""));
+      expect(one?.[1]).toBe(other?.[1]);
+      expect(near(Number(one?.[2] ?? 0), Number(other?.[2] ?? 0))).toBe(true);
+      const lives = await Promise.all(["short", "long"].map((own) => fixture.db.pttl(rate(own))));
+      expect(near(lives[0]!, lives[1]!)).toBe(true);
+    }
+  });
+});
 
 /** The tokens that were used after `from`, up to `to`. */
 const usedIn = (seen: readonly Seen[], from: number, to: number): number =>

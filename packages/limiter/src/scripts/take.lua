@@ -4,19 +4,72 @@
 -- KEYS[2]  all       string  the state of the shared limits
 -- KEYS[n]  rates     string  the state of each row's key; a key may come several times
 -- ARGV[1]  settings  string  the caller's limits: `name,kind,count,perMs,burst,shared …`
--- ARGV[n]  calls     string  rows `op amount waitMs`. `c`: take so many tokens, at the latest in waitMs; `p`: take them in any case; `r`: give
---                            them back; `b`: block the key for so many milliseconds; `x`: forget the key
+-- ARGV[n]  calls     string  rows `op amount waitMs`. `c`: use the amount of tokens if they fit within waitMs; `p`: use them in any case;
+--                            `r`: return them; `b`: block the key for the amount of milliseconds; `x`: forget the key
 --
--- Reply     {limits, row, …}  the stored limits, empty if there are none; of each row `{code, left, resetMs, delayMs, limit}`. Code 1:
---                             taken, of other rows than `c`: one token fits now; 0: not; -1: more tokens than the limit ever has;
---                             -2: it would have to wait, which needs gcra, and limits that are all shared or none. `limit` is the number of the limit that refuses or delays it, -1: a block.
---                             If it was taken with a waitMs, also the states `key before, key after, all before, all after`
+-- Reply     {limits, row, …}  the stored limits, empty if there are none, and a row `{code, left, resetMs, delayMs, limit}` for each call.
+--                             Code 1: the tokens are used; 0: they do not fit; -1: more tokens than a limit ever has; -2: the call
+--                             has to wait, and these limits cannot reserve an instant. After `p`, `r`, `b` and `x`, the code is 1 if
+--                             one token fits, and 0 otherwise. `limit` is the position of the limit that refuses or delays the
+--                             call, -1: a block. The row of a call that may wait and is not refused also has the states
+--                             `key before, key after, all before, all after`
 --           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local limits = KEYS[1]
 local all = KEYS[2]
 local rates = { unpack(KEYS, 3) }
 local settings = ARGV[1]
 local calls = { unpack(ARGV, 2) }
+
+-- Rounds milliseconds up. More than 317 years would not fit into an expiry.
+local function roundedUp(duration) return math.ceil(math.min(duration, 10000000000000)) end
+
+-- Decides the usual command as `rates.lua` would: calls that do not wait, and one limit for each key, by gcra. To create the functions of
+-- `rates.lua` takes longer than that. Nil if the command is another one; nothing has changed then.
+local function decideUsual()
+  local terms, count, perMs, burst = string.match(settings, '^[^, ]*,(g,(%d+),(%d+),(%d+)),0$')
+  if not terms or redis.call('GET', limits) then return nil end
+  local time = redis.call('TIME')
+  local micros = time[1] * 1000000 + time[2]
+  local max, perMilli, most = math.max, count * 1000000 / perMs, burst * 1000000
+  local levels, changed, reply = {}, {}, { '' }
+  for _, rate in ipairs(rates) do
+    if not levels[rate] then
+      local state, last, use = redis.call('GET', rate), micros, 0
+      if state then
+        last, use = string.match(state, '^1 (%d+) 0 g,%d+,%d+,%d+,(%d+)$')
+      end
+      if not last then return nil end
+      levels[rate] = max(0, use - max(0, micros - last) * perMilli / 1000)
+    end
+  end
+  for at = 1, #calls, 3 do
+    local op, amount, waitMs = unpack(calls, at, at + 2)
+    if op ~= 'c' or waitMs ~= '0' then return nil end
+    local rate = rates[#reply]
+    local level, wanted, code = levels[rate], amount * 1000000, 0
+    local excess = level + wanted - most - 1
+    if wanted > most then
+      code = -1
+    elseif excess <= 0 then
+      code, level, changed[rate] = 1, level + wanted, true
+      levels[rate] = level
+    end
+    local left, full, delay = (most - level + 2) / 1000000, level / perMilli, max(0, excess / perMilli)
+    reply[#reply + 1] = { code, max(0, left - left % 1), roundedUp(full), roundedUp(delay), delay > 0 and 1 or 0 }
+  end
+  local head = string.format('1 %.0f 0 %s,', micros, terms)
+  for _, rate in ipairs(rates) do
+    if changed[rate] then
+      local level = levels[rate]
+      local life = roundedUp(level / perMilli) + 1
+      redis.call('SET', rate, head .. string.format('%.0f', math.ceil(level)), 'PX', life)
+      changed[rate] = nil
+    end
+  end
+  return reply
+end
+local decided = decideUsual()
+if decided then return decided end
 
 -- Libraries
 
@@ -32,7 +85,7 @@ for _, rate in ipairs(rates) do
   if not states[rate] then return redis.error_reply(layoutError) end
 end
 
--- A call that waits for a limit of its own would keep a shared limit from all other keys until it starts.
+-- A call that waits for its key's limit would keep a shared limit from all other keys until it starts.
 local canWait = true
 for _, rule in ipairs(rules) do
   canWait = canWait and rule.letter == 'g' and rule.isShared == rules[1].isShared
