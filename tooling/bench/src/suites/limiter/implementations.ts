@@ -1,4 +1,5 @@
 // The libraries, each behind the same small interface and with the settings under which it is measured.
+import { createHash } from "node:crypto";
 import { pinned } from "../../pins.js";
 import { catalogOf } from "../../implementation.js";
 import { connected } from "../../clients.js";
@@ -59,6 +60,36 @@ export const implementations = catalogOf<Limiting, LimiterSetup>([
             },
           ),
         wait: (key) => queue.removeTokens(1, key),
+      };
+    },
+  },
+  {
+    id: "@upstash/ratelimit",
+    peer: pinned("@upstash/ratelimit"),
+    isDefaults: true,
+    settings: "slidingWindow over ioredis, without the flag of its scripts that only Upstash's servers accept",
+    open: async (url, { count, perMs }) => {
+      const { Ratelimit } = await import("@upstash/ratelimit");
+      const client = await connected(url);
+      const shas = new Map<string, string>();
+      const redis = {
+        // Its own hash is of the script with the flag.
+        evalsha: async (sha: string, keys: string[], args: string[]) => {
+          const own = shas.get(sha);
+          if (own === undefined) throw new Error("NOSCRIPT");
+          return await client.evalsha(own, keys.length, ...keys, ...args);
+        },
+        eval: async (script: string, keys: string[], args: string[]) => {
+          const own = script.replace(/^#!.*\n/, "");
+          shas.set(createHash("sha1").update(script).digest("hex"), String(await client.script("LOAD", own)));
+          return await client.eval(own, keys.length, ...keys, ...args);
+        },
+      };
+      const limiter = Ratelimit.slidingWindow(count, `${perMs} ms`);
+      const ratelimit = new Ratelimit({ redis: redis as never, limiter });
+      return {
+        consume: async (key) => (await ratelimit.limit(key)).success,
+        wait: (key) => ratelimit.blockUntilReady(key, 60_000),
       };
     },
   },

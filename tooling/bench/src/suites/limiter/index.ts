@@ -4,7 +4,7 @@ import { atLeast, atMost, type Case, type Suite } from "../../suite.js";
 import { implementations, type LimiterSetup } from "./implementations.js";
 import type { ConsumeTask, CrowdTask } from "./jobs.js";
 
-const everybody = ["kit", "rate-limiter-flexible", "classic", "raw count"];
+const everybody = ["kit", "rate-limiter-flexible", "@upstash/ratelimit", "classic", "raw count"];
 const open: LimiterSetup = { count: 1_000_000_000, perMs: 3_600_000 };
 
 const consumeCase = (callers: number, about: string, goal: Readonly<Record<string, number>>): Case =>
@@ -49,7 +49,7 @@ const waiting: Case = {
       about: "the same; a library that lets all calls of a window start together has a low median, and bursts",
     },
   ],
-  ...implementations.pick(["kit", "rate-limiter-flexible"], { count: perSecond, perMs: 1_000 }),
+  ...implementations.pick(["kit", "rate-limiter-flexible", "@upstash/ratelimit"], { count: perSecond, perMs: 1_000 }),
   measure: async (team) => {
     const waits = await team.ask<readonly number[]>("crowd", crowd);
     return { values: [percentile(waits, 0.99), percentile(waits, 0.5)], operations: waits.length };
