@@ -19,7 +19,7 @@ import { withoutCredentials } from "./target.js";
 
 type Values = Readonly<Record<string, unknown>>;
 
-const nameArgument: readonly CliArgument[] = [{ name: "name", about: "" }];
+export const nameArgument: readonly CliArgument[] = [{ name: "name", about: "" }];
 
 /** The maximum number of names in a message that lists the existing ones. */
 const mostNamed = 20;
@@ -30,7 +30,7 @@ const integerOf = (text: string): number => {
   return value;
 };
 
-const optionOf = ({ name, about, takes }: CliOption): Option => {
+export const optionOf = ({ name, about, takes }: CliOption): Option => {
   if (takes === undefined) return new Option(`--${name}`, about);
   const option = new Option(`--${name} <${takes === "integer" ? "n" : name}>`, about);
   return takes === "integer" ? option.argParser(integerOf) : option;
@@ -46,7 +46,7 @@ interface Spec {
 }
 
 /** The arguments and options of one run of a command. */
-interface Given {
+export interface Given {
   readonly target: Target;
   readonly args: readonly string[];
   readonly values: Values;
@@ -106,7 +106,11 @@ const declare = (
   });
 };
 
-const callOf = (redis: Connection, { target, values }: Given, options: readonly CliOption[] = []): InspectCall => {
+export const callOf = (
+  redis: Connection,
+  { target, values }: Given,
+  options: readonly CliOption[] = [],
+): InspectCall => {
   const valueOf = (name: string, takes: CliOption["takes"]): unknown => {
     const option = options.find((one) => one.name === name && one.takes === takes);
     if (!option) throw new Error(`The command declares no option ${name} of that kind`);
@@ -140,7 +144,8 @@ export const addInspector = (parent: Command, from: PackageDescriptor, inspector
   if (keys) command.option("--keys", "include its Redis keys");
 };
 
-const lookBy =
+/** Inspects things for a list. */
+export const lookBy =
   (redis: Connection, given: Given): Look =>
   ({ inspector }, { name, options: values }) =>
     inspector.look(callOf(redis, { ...given, args: [name], values }, inspector.options), name);

@@ -8,6 +8,7 @@ import { exitCodes, Failure } from "./exit-codes.js";
 import { plainText, sectionsOf } from "./explain.js";
 import { kindsOf } from "./list.js";
 import { manifest } from "./manifest.js";
+import { serveReports } from "./mcp.js";
 import { write, writeJson } from "./output.js";
 import { descriptorOf, installedDescriptors, knownPackages } from "./packages.js";
 import { checkLines, countsOf, harmlessLines, summaryLine, tableLines, width, wrap } from "./print.js";
@@ -157,6 +158,11 @@ export const programFor = async (argv: readonly string[], finish: Finish): Promi
     .description("list all locks, queues, chats and so on, or one kind in detail; scans up to a million keys per node");
   const kinds = kindsOf(descriptors);
   addOverview(listed, kinds);
+  targetOptions(kit.command("mcp"))
+    .description(
+      "serve the reports to an assistant by MCP over stdio; changes nothing, needs @modelcontextprotocol/sdk",
+    )
+    .action(async (options: Target) => await serveReports(options, descriptors));
   kit
     .command("help [topic...]")
     .description("explain a command or a doctor check, such as round-trip")

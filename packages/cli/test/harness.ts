@@ -62,11 +62,16 @@ const install = (packages: string, name: string, path: string): void => {
   symlinkSync(realpathSync(path), join(packages, name));
 };
 
-/** The program with its dependencies and only these packages of kit beside it. */
+/** The program with its dependencies and only these packages beside it. A name without a scope is a package of kit. */
 export const programBeside = (...names: readonly string[]): string => {
   const folder = emptyFolder();
   for (const file of ["dist", "package.json"]) cpSync(join(here, file), join(folder, file), { recursive: true });
-  for (const name of ["@kit/core", "commander", "ioredis", ...names.map((one) => `@kit/${one}`)])
+  for (const name of [
+    "@kit/core",
+    "commander",
+    "ioredis",
+    ...names.map((one) => (one.startsWith("@") ? one : `@kit/${one}`)),
+  ])
     install(join(folder, "node_modules"), name, join(here, "node_modules", name));
   return join(folder, "dist/main.js");
 };
