@@ -39,7 +39,7 @@ export type {
   Received,
 } from "./job/types.js";
 export type { Job } from "./job/job.js";
-export type { DeadLetter } from "./dead/letters.js";
+export type { DeadLetter } from "./dead/facts.js";
 export type { AddedOnce, HeldState } from "./job/added.js";
 export type { AddOnceOptions, AddOptions } from "./add/options.js";
 export type { CallOptions } from "./call/options.js";

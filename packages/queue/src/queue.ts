@@ -3,7 +3,7 @@ import { type CloseOptions, type Deadline, type ObjectLife, resolve, TypedEmitte
 import { Calls } from "./call/calls.js";
 import { QueueCommands } from "./store/commands.js";
 import type { AnyJobs, CalledResult, Handlers, JobData, JobName, JobSchemas, JobTypes, Received } from "./job/types.js";
-import { type DeadLetter, moveLetters, readLetters } from "./dead/letters.js";
+import type { DeadLetter } from "./dead/facts.js";
 import type { AddedOnce } from "./job/added.js";
 import {
   type AddDefaults,
@@ -250,7 +250,10 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    */
   async deadLetters(options: DeadLetterOptions = {}): Promise<DeadLetter[]> {
     const { before, count, job: name } = resolve("options", options, letterRules);
-    return await this.#privateCall("queue.deadLetters", {}, () => readLetters(this.#commands, before, count, name));
+    return await this.#privateCall("queue.deadLetters", {}, async () => {
+      const { readLetters } = await import("./dead/index.js");
+      return await readLetters(this.#commands, before, count, name);
+    });
   }
 
   /**
@@ -264,7 +267,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   async redrive(ids?: readonly string[], options: RedriveOptions = {}): Promise<number> {
     const { spreadMs: spread } = resolve("options", options, redriveRules);
     const wanted = ids === undefined ? undefined : idsOption(ids);
-    return await this.#call("queue.redrive", {}, () => moveLetters(this.#commands, "redrive", wanted, spread));
+    return await this.#call("queue.redrive", {}, () => this.#move("redrive", wanted, spread));
   }
 
   /**
@@ -275,7 +278,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    */
   async dropDeadLetters(ids: readonly string[]): Promise<number> {
     const wanted = idsOption(ids);
-    return await this.#call("queue.drop", {}, () => moveLetters(this.#commands, "drop", wanted));
+    return await this.#call("queue.drop", {}, () => this.#move("drop", wanted));
   }
 
   /**
@@ -323,6 +326,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   async #close(deadline: Deadline, options: CloseOptions): Promise<void> {
     const adding = [this.#producer, ...partsOf(this).producers].map((producer) => producer.close(deadline));
     await Promise.all([...adding, this.#calls.close(), ...[...this.#workers].map((worker) => worker.close(options))]);
+  }
+
+  async #move(verb: "redrive" | "drop", ids: readonly string[] | undefined, spreadMs?: number): Promise<number> {
+    const { moveLetters } = await import("./dead/index.js");
+    return await moveLetters(this.#commands, verb, ids, spreadMs);
   }
 
   #call<T>(operation: string, facts: object, run: () => Promise<T>): Promise<T> {

@@ -44,6 +44,7 @@ export const added: Promise<string>[] = [
   queue.add("email", { to: "ann" }),
   queue.add("resize", { url: "", width: 1 }, { priority: -1 }),
   queue.add("cleanUp"),
+  queue.add("email", { to: "ann" }, { group: "tenant-7" }),
   // @ts-expect-error no such job
   queue.add("emial", { to: "ann" }),
   // @ts-expect-error the data of another job

@@ -23,10 +23,15 @@ import {
 } from "../src/index.js";
 import { type QueueAddress, setPriority } from "../src/manage/index.js";
 import { answeredKey, keyHead, onceKeys, repliesKey, takenKey } from "../src/job/keys.js";
+import * as deadScripts from "../src/dead/scripts.js";
 import * as looks from "../src/manage/scripts.js";
 import * as scripts from "../src/store/scripts/index.js";
+import { grouped } from "../src/store/grouped/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, latch, name, permanentKeys, type QueueFixture, Runs } from "./harness.js";
+
+/** By other names than the scripts for queues without groups. */
+const ofGroups = Object.fromEntries(Object.entries(grouped).map(([script, own]) => [`${script} of groups`, own]));
 
 /** The next event of a kind. */
 const next = <Name extends "completed" | "failed" | "snoozed" | "dead" | "crashed" | "lost">(
@@ -43,7 +48,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
   describe(`a queue on a ${where}${login ? ", as its ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
-    const slots = onMovingSlots(redis, { ...looks, ...scripts });
+    const slots = onMovingSlots(redis, { ...looks, ...scripts, ...deadScripts, ...ofGroups });
     let lazy: QueueFixture | undefined;
     const fixture = (): QueueFixture => (lazy ??= fixtureOf(redis, login));
     const make: QueueFixture["make"] = (options) => fixture().make(options);
@@ -232,7 +237,20 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         work(queue, runs.handler);
         await runs.until(1);
         const job = runs.jobs[0]!;
-        const { id, name, data, attempt, maxAttempts, crashes, snoozes, priority, traceparent, addedAt, takenAt } = job;
+        const {
+          id,
+          name,
+          data,
+          attempt,
+          maxAttempts,
+          crashes,
+          snoozes,
+          priority,
+          group,
+          traceparent,
+          addedAt,
+          takenAt,
+        } = job;
         const shown = {
           id,
           name,
@@ -242,6 +260,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
           crashes,
           snoozes,
           priority,
+          group,
           traceparent,
           addedAt,
           takenAt,
@@ -790,7 +809,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         const all = await queue.deadLetters({ count: 100 });
         expect(all.map(({ id }) => id)).toEqual(ids.toReversed());
         const request = { latest: "+inf", start: 0, name: "", count: 50 };
-        expect(await scripts.letters.run(redis.client, fixture().keysOf(), request)).toHaveLength(3);
+        expect(await deadScripts.letters.run(redis.client, fixture().keysOf(), request)).toHaveLength(3);
       });
 
       it("spreads redriven jobs over the given time", async () => {
@@ -1402,7 +1421,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         ranked: fixture().keysOf(name).prioritised,
         replies: repliesKey(keyHead(redis.prefix, name), "c"),
         taken: takenKey(keyHead(redis.prefix, name), takeId),
-        once: onceKeys(fixture().keysOf(), [answeredKey(keyHead(redis.prefix, name), "AAAAAAAAA")], true),
+        others: onceKeys(fixture().keysOf(), [answeredKey(keyHead(redis.prefix, name), "AAAAAAAAA")], true),
       });
       const seed = async (): Promise<void> => {
         const { jobs, leases, dead, failures, replies, taken, unique } = keys();
@@ -1448,8 +1467,26 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         await fixture().db.zadd(suspended, 0, suspendedMember);
         await fixture().db.zadd(named, 0, "other worker000009gone", 0, `job ${member}`);
       };
+      const [groupedId, heldId] = ["AAAAAAAAA.0010", "AAAAAAAAA.0011"];
+      const heldMember = `${takeId}!0@g!${heldId}`;
+      /** A group with an active job and a ready one. */
+      const withGroups = async (): Promise<void> => {
+        await seed();
+        const { jobs, leases, grouped: line, turns, held, groups } = keys();
+        await fixture().db.del(line, turns, held, groups);
+        await fixture().db.hset(jobs, groupedId, "k1 job gg\n1", heldId, "k1 job gg\n1");
+        await fixture().db.zadd(line, 0, `g 10485761000000000000001 !0@g!${groupedId}`);
+        await fixture().db.zadd(held, 0, `g ${heldId}`);
+        await fixture().db.zadd(turns, 4e15 + 10_000, "g");
+        await fixture().db.hset(groups, "", "0 wait 0 0");
+        await fixture().db.zadd(leases, Date.now() + 600_000, heldMember);
+      };
+      const { groupPlaces, listGroups } = looks;
       const { cancel, drain, edit, find, limit, list, overview, prioritise, remove, repair, reschedule, scan } = looks;
-      const { add, begin, handBack, heartbeat, letters, outcomes, recover, redrive, step } = scripts;
+      const { begin, heartbeat, outcomes } = scripts;
+      // The others refuse a queue in which the keys of groups exist.
+      const { add, handBack, recover, step } = grouped;
+      const { letters, redrive } = deadScripts;
       slots.itRanAll(keys, () => [
         {
           script: add,
@@ -1465,14 +1502,14 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         },
         { script: prioritise, args: [id, 2], seed: onlyRanked },
         { script: remove, args: [id], seed: onlyRanked },
-        { script: drain, args: ["ranked", 5], seed: onlyRanked },
+        { script: drain, args: ["ranked", 5, ""], seed: onlyRanked },
         { script: edit, args: [id, "", "k1 job\n2"], seed: onlyRanked },
         { script: cancel, args: [strayId, "k1 job p1", "0", "", "", "x"], seed: onlyStray },
         { script: reschedule, args: [id, "d600000"], seed: onlyRanked },
         { script: find, args: [id], seed },
-        { script: limit, args: ["0", "", "", `other 2 0`, String(Date.now() * 1_000)], seed },
+        { script: limit, args: ["0", "", "", `other 2 0`, "", String(Date.now() * 1_000)], seed },
         { script: letters, args: ["+inf", 0, "", 5], seed },
-        { script: list, args: ["ids", "start", 0, 10, ""], seed },
+        { script: list, args: ["ids", "start", 0, 10, "", ""], seed },
         { script: overview, args: [], seed },
         { script: scan, args: ["jobs", "0"], seed: withStray },
         { script: repair, args: ["repair", strayId], seed: withStray },
@@ -1483,14 +1520,27 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         { script: recover, args: [takeId], seed: withTake },
         { script: recover, args: [takeId], seed: withNames },
         { script: cancel, args: [id, "", "0", "", "", "x"], seed: withNames },
-        { script: limit, args: ["", "", "", "job 0 0\nother 0 0", String(Date.now() * 1_000)], seed: withNames },
+        { script: limit, args: ["", "", "", "job 0 0\nother 0 0", "", String(Date.now() * 1_000)], seed: withNames },
         { script: remove, args: [suspendedId], seed: withNames },
         {
           script: edit,
           args: [suspendedId, createHash("sha1").update("k1 other\n1").digest("hex"), "k1 other p1\n1"],
           seed: withNames,
         },
-        { script: drain, args: ["suspended", 5], seed: withNames },
+        { script: drain, args: ["suspended", 5, ""], seed: withNames },
+        { script: handBack, args: [heldMember, "", "0", ""], seed: withGroups },
+        { script: remove, args: [groupedId], seed: withGroups },
+        { script: cancel, args: [heldId, "", "0", "", "", "x"], seed: withGroups },
+        { script: prioritise, args: [groupedId, 2], seed: withGroups },
+        { script: reschedule, args: [groupedId, "due=9999999999999"], seed: withGroups },
+        { script: limit, args: ["", "", "", "", "\ng 2 0 1", String(Date.now() * 1_000)], seed: withGroups },
+        {
+          script: step,
+          args: ["worker000003", 5, 5, "", 60_000, "look", "2 10000 1209600000 67108864", "", heldMember],
+          seed: withGroups,
+        },
+        { script: listGroups, args: ["", 10], seed: withGroups },
+        { script: groupPlaces, args: ["g"], seed: withGroups },
         { script: outcomes, args: [id, "other"], seed },
         { script: redrive, args: ["drop", `${id}\nother`, "", 0], seed },
         { script: step, args: [takeId, 1, 1, "", 60_000, "look", "2 10000 1209600000 67108864", "1", member], seed },

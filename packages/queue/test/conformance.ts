@@ -21,6 +21,7 @@ import { name, permanentKeys, Runs } from "./harness.js";
 const backoff = [{ firstMs: -1 }, { firstMs: 1, jitter: 2 }, { firstMs: 1, factor: Number.NaN }, null];
 const refused = {
   backoff,
+  group: ["", "x".repeat(129), "a\nb", "\ud800", 42, null],
   id: ["", "x".repeat(129), "!5!x", "a\nb", "\ud800", "x7Kp2mQ9a.001f", 42, null],
   unique: [
     {},

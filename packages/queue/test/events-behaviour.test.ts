@@ -297,7 +297,7 @@ inModes({}, (mode) => {
 
     it("are recorded once, however often a call arrives", async () => {
       const { all } = await collect();
-      const keys = { ...keysOf(), once: [] };
+      const keys = { ...keysOf(), others: [] };
       const args = { producer: "AAAAAAAAA", sequence: 1, isNew: "1", plan: "AAAAAAAAA.0001", blobs: ["k1 job\n1"] };
       const takeId = "worker000003";
       const taken = takenKey(keyHead(redis.prefix, name), takeId);

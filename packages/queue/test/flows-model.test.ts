@@ -11,6 +11,7 @@ import { IdSource, partsOf } from "../src/job/ids.js";
 import { answeredKey, keyHead, queueKeys, takenKey } from "../src/job/keys.js";
 import { blobOf } from "../src/job/payload.js";
 import * as looks from "../src/manage/scripts.js";
+import * as deadScripts from "../src/dead/scripts.js";
 import * as scripts from "../src/store/scripts/index.js";
 import { queueSettings } from "../src/store/options.js";
 import type { AnyJobs } from "../src/index.js";
@@ -214,14 +215,14 @@ const play = async (actions: readonly Action[]): Promise<void> => {
         const job = dead[one.which % Math.max(1, dead.length)];
         if (!job) return;
         for (let arrival = 0; arrival < one.arrives; arrival++)
-          await scripts.redrive.run(redis.client, keys, { verb: one.do, ids: job.id, begun: "", spreadMs: 0 });
+          await deadScripts.redrive.run(redis.client, keys, { verb: one.do, ids: job.id, begun: "", spreadMs: 0 });
         job.state = one.do === "drop" ? "gone" : job.open > 0 ? "parked" : "ready";
         return;
       }
       case "drain": {
         const drained = inState("ready");
         for (const from of ["waiting", "ranked"] as const)
-          await looks.drain.run(redis.client, { ...keys, ranked: keys.prioritised }, { from, count: 500 });
+          await looks.drain.run(redis.client, { ...keys, ranked: keys.prioritised }, { from, count: 500, group: "" });
         for (const job of drained) ends(job, "gone");
         return;
       }

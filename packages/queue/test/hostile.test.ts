@@ -2,18 +2,21 @@ import { useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
 import * as adoption from "../src/adopt/scripts/index.js";
+import * as deadScripts from "../src/dead/scripts.js";
 import * as flows from "../src/flows/scripts/index.js";
 import * as history from "../src/history/scripts/index.js";
 import * as workers from "../src/workers/scripts/index.js";
-import { keyHead, onceKeys, queueKeys, repliesKey, takenKey } from "../src/job/keys.js";
+import { groupKeys, keyHead, onceKeys, queueKeys, repliesKey, takenKey } from "../src/job/keys.js";
 import * as cleaning from "../src/manage/cleaning.js";
 import * as looks from "../src/manage/scripts.js";
 import * as notes from "../src/notes/scripts/index.js";
 import * as schedules from "../src/schedules/scripts/index.js";
-import * as all from "../src/store/scripts/index.js";
+import { grouped } from "../src/store/grouped/index.js";
+import * as plain from "../src/store/scripts/index.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
+const all = { ...plain, ...grouped, ...deadScripts };
 
 /** Ids that no door lets in, and those that look like something else. */
 const ids = ["!room", "!5!x", "!-99999999999999999999!y", "!", "a b", "50%", "%zz", "", "tab\tbed", "AAAAAAAAA.0001"];
@@ -34,6 +37,9 @@ const blobs = [
   "k1 job f,f0:other,i1:other,f0:%21room\n1",
   "k1 job f,f99999999999999999999:%ZZ,x:y,f0:\n1",
   "k1 job%ZZ e1 kkey\n1",
+  "k1 job g\n1",
+  "k1 job gg kkey\n1",
+  "k1 job g!a@!b p5\n1",
 ];
 const records = ["", "x", "9\tx\t", `1\t${"9".repeat(30)}\t{}`, "0\t0\t", "1\t1 zzz\t{"];
 const uniques = ["", "x", "a b 0 ", "! 0 ", "!room 0 a%20b", "%zz x y", "a%20b 99999999999999999999 %"];
@@ -59,6 +65,7 @@ const places = [
   "ended",
   "dead",
   "suspended",
+  "grouped",
   "nowhere",
 ] as const;
 type Place = (typeof places)[number];
@@ -82,7 +89,9 @@ const fill = async (id: string, round: number, place: Place): Promise<void> => {
   client.hset(keys().schedules, id, of(fields)).hset(keys().templates, id, of(blobs)).zadd(keys().upcoming, 5, id);
   client.hset(keys().workers, takeId.slice(0, 7), of(records), id, of(blobs));
   client.hset(keys().records, id, of(records), "!bytes", "5").zadd(keys().kept, 5, id);
-  for (const entry of [id, `!5!${id}`]) {
+  client.hset(keys().groups, "g", of(records), "", of(counts)).zadd(keys().turns, round % 3 === 0 ? "inf" : "5", "g");
+  client.zadd(keys().held, 0, `g ${id}`, 0, id, 0, "g", 0, "other ");
+  for (const entry of [id, `!5!${id}`, `!5@g!${id}`]) {
     if (place === "waiting") client.rpush(waiting, entry);
     if (place === "prioritised") client.zadd(prioritised, 5, entry);
     if (place === "due") client.zadd(delayed, 5, entry);
@@ -92,6 +101,8 @@ const fill = async (id: string, round: number, place: Place): Promise<void> => {
     if (place === "held") client.zadd(leases, "9999999999999", takeId + entry);
     if (place === "ended") client.zadd(leases, 5, takeId + entry);
     if (place === "dead") client.zadd(dead, 5, entry);
+    if (place === "grouped")
+      client.zadd(keys().grouped, 0, entry, 0, `g 10485761000000000000005 ${entry}`, 0, `g 1 ${entry}`);
     if (place === "suspended") client.zadd(suspended, 0, entry, 0, `job 10485761000000000000005 ${entry}`);
   }
   await client.exec();
@@ -109,7 +120,13 @@ const answered = (words: string): string[] =>
 const addWith = (id: string, words: string): Promise<unknown> =>
   all.add.run(
     redis.client,
-    { ...keys(), once: onceKeys(keys(), answered(words), words.includes("\tkey")) },
+    {
+      ...keys(),
+      others: [
+        ...(words.includes("\tgroup") ? groupKeys.map((part) => keys()[part]) : []),
+        ...onceKeys(keys(), answered(words), words.includes("\tkey")),
+      ],
+    },
     { producer: "AAAAAAAAA", sequence: ++sequence, isNew: "0", plan: `${id}${words}`, blobs: ["k1 job kkey e5\n1"] },
   );
 const page = { adopting: { token: "T", target: "t", number: 1 } };
@@ -123,6 +140,8 @@ const calls: Record<string, (id: string) => readonly (() => Promise<unknown>)[]>
     () => addWith("BBBBBBBBB.0001", "\tanswer=quick\tkey=more\tttl=5000\textend"),
     () => addWith("BBBBBBBBB.0001", "\tanswer\tkey=key\tttl=5\textend"),
     () => addWith("other", "\tifNew\tanswer"),
+    () => addWith("BBBBBBBBB.0001", "\tgroup=g\tanswer\tkey=key\treplace"),
+    () => addWith("BBBBBBBBB.0001", "\tgroup=g\tanswer\tkey=more\tfront"),
     () => addWith("other", `\tifNew\tanswer\tsettles=AAAAAAAAA:3\tpriority=5\tdue=9999999999999999`),
     // Below, an id without what ends a line or a word of the plan.
     ...(/^[^\t]+$/.test(id)
@@ -198,13 +217,13 @@ const calls: Record<string, (id: string) => readonly (() => Promise<unknown>)[]>
     },
   ],
   "queue.drain": () =>
-    (["waiting", "ranked", "suspended"] as const).flatMap((from) =>
-      [keys().prioritised, keys().delayed, keys().suspended].map(
-        (ranked) => () => looks.drain.run(redis.client, { ...keys(), ranked }, { from, count: 5 }),
+    (["waiting", "ranked", "suspended", "grouped"] as const).flatMap((from) =>
+      [keys().prioritised, keys().delayed, keys().suspended, keys().grouped].map(
+        (ranked) => () => looks.drain.run(redis.client, { ...keys(), ranked }, { from, count: 5, group: "" }),
       ),
     ),
   "queue.clean": () =>
-    (["waiting", "prioritised", "suspended", "delayed", "dead"] as const).map(
+    (["waiting", "prioritised", "suspended", "grouped", "delayed", "dead"] as const).map(
       (state) => () =>
         cleaning.clean.run(
           redis.client,
@@ -282,7 +301,7 @@ const calls: Record<string, (id: string) => readonly (() => Promise<unknown>)[]>
 
 /** They have no ids and no records of jobs, only numbers that this package gives them; or only read. */
 const others =
-  /^queue\.(open|limit|listen|purge|unlink|findKeys|release|closeNotes|letters|overview|find|scan|list\w*|read\w*|due|adopt\.(look|page|holders|bull\w+|release))$/;
+  /^queue\.(open|limit|listen|purge|unlink|findKeys|release|closeNotes|letters|overview|find|groupPlaces|scan|list\w*|read\w*|due|adopt\.(look|page|holders|bull\w+|release))$/;
 
 const snapshot = async (): Promise<unknown> => {
   const found: Record<string, unknown> = {};

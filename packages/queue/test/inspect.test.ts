@@ -147,6 +147,52 @@ describe("kit queue pause", () => {
     expect((await redis.keys()).filter((key) => key.includes("maill"))).toEqual([]);
   });
 
+  it("shows the groups of a queue, and pauses, lists and drains one", async () => {
+    const address = { queue: "tenants", prefix: redis.prefix };
+    const tenants = fixture.make({ name: "tenants" });
+    const facts = async () => Object.fromEntries((await look("queue", "tenants")).facts ?? []);
+    for (let n = 0; n < 3; n++) await tenants.add("job", n, { group: "odd one" });
+    await tenants.add("job", 0, { group: "b" });
+    await tenants.add("job", 0);
+    expect((await look("queue", "tenants")).summary).toMatch(/^5 ready/);
+    expect(await facts()).toMatchObject({
+      groups: "2, 2 can start a job, 4 ready jobs",
+      largest: "odd one: 3 ready jobs",
+      oldest: expect.stringMatching(/^odd one: next job added .* ago$/),
+    });
+    const check = descriptor.checks!.find(({ id }) => id === "queue-groups")!;
+    const checked = () => check.look({ redis: client(), prefix: redis.prefix, signal: new AbortController().signal });
+    expect(await checked()).toEqual([{ severity: "ok", text: "no group of jobs is halted" }]);
+    expect(await run("queue pause", ["tenants"], { group: "odd one" })).toMatchObject({
+      group: "odd one",
+      isPaused: true,
+    });
+    expect(await facts()).toMatchObject({
+      groups: "2, 1 can start a job, 4 ready jobs",
+      "group odd one": expect.stringMatching(/^paused for /),
+    });
+    expect(await checked()).toEqual([
+      {
+        severity: "warning",
+        text: expect.stringMatching(/^group odd one of queue tenants has 3 ready and starts none: paused for /),
+        fix: 'kit queue resume tenants --group "odd one"',
+      },
+    ]);
+    expect((await reportOf("queue groups", ["tenants"])).table?.rows).toEqual([
+      ["b", "1", "0", "1", "1", expect.any(String), ""],
+      ["odd one", "3", "0", "1", "1", expect.any(String), expect.stringMatching(/^paused for /)],
+    ]);
+    expect(await run("queue list", ["tenants"], { group: "odd one", count: 2 })).toMatchObject({
+      ...{ state: "grouped", next: 2 },
+      jobs: [{ group: "odd one" }, { group: "odd one" }],
+    });
+    expect(await run("queue drain", ["tenants"], { group: "odd one" })).toMatchObject({ isDryRun: true, count: 3 });
+    expect(await run("queue drain", ["tenants"], { group: "odd one", run: true })).toMatchObject({ count: 3 });
+    expect(await run("queue resume", ["tenants"], { group: "odd one" })).toMatchObject({ isPaused: false });
+    expect(await inspectQueue(redis.client, address)).toMatchObject({ jobs: 2, grouped: 1, groups: 1, lost: 0 });
+    expect(await isUnknown("queue groups", ["nosuch"])).toBe(true);
+  });
+
   it("says that a queue or a name is unknown, and changes nothing without --create", async () => {
     for (const path of ["queue pause", "queue resume"])
       for (const options of [{}, { name: "job" }]) expect(await isUnknown(path, ["maill"], options)).toBe(true);

@@ -88,6 +88,15 @@ inModes({}, (mode) => {
       await worker.close();
     });
 
+    it("show ready jobs of groups, and groups, without a label for each", async () => {
+      const queue = fixture.make();
+      for (const group of ["a", "a", "b"]) await queue.add("job", 1, { group });
+      await pauseQueue(redis.client, address(), { group: "b" });
+      const all = shown(await metrics().metrics());
+      expect(all).toMatchObject({ "jobs state=ready": 0, "jobs state=grouped": 3, groups: 2, groups_in_turn: 1 });
+      expect(Object.keys(all).filter((one) => /=[ab]$/.test(one))).toEqual([]);
+    });
+
     it("show how runs of the workers ended, and how long jobs waited and ran", async () => {
       const queue = fixture.make({ maxAttempts: 2, backoff: { firstMs: 1 } });
       const { promise, open } = latch();

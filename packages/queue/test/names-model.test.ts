@@ -161,7 +161,7 @@ class Game {
   }
 
   async #limit(lines: string): Promise<void> {
-    const asked = { paused: "", concurrency: "", rate: "", names: "", askedAt: "" };
+    const asked = { paused: "", concurrency: "", rate: "", names: "", ofGroups: "", askedAt: "" };
     const askedAt = await looks.limit.run(redis.client, this.#keys, asked);
     await looks.limit.run(redis.client, this.#keys, { ...asked, names: lines, askedAt });
   }
@@ -171,7 +171,7 @@ class Game {
     const word = priority === 0 ? "" : `p${String(priority)}`;
     await scripts.add.run(
       redis.client,
-      { ...this.#keys, once: [] },
+      { ...this.#keys, others: [] },
       {
         ...{ producer: "AAAAAAAAA", sequence: this.#sequence, isNew: "1" },
         plan: id + (word && planned("priority", priority)),

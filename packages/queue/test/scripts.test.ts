@@ -3,6 +3,7 @@ import { onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import * as adoption from "../src/adopt/scripts/index.js";
+import * as deadScripts from "../src/dead/scripts.js";
 import * as flows from "../src/flows/scripts/index.js";
 import * as flowReaders from "../src/flows/scripts/readers.js";
 import * as history from "../src/history/scripts/index.js";
@@ -13,6 +14,7 @@ import { popIfScript } from "../src/pop-if/script.js";
 import * as notes from "../src/notes/scripts/index.js";
 import * as notesReaders from "../src/notes/scripts/readers.js";
 import * as schedules from "../src/schedules/scripts/index.js";
+import { grouped } from "../src/store/grouped/index.js";
 import * as all from "../src/store/scripts/index.js";
 import * as workers from "../src/workers/scripts/index.js";
 import * as workersReaders from "../src/workers/scripts/readers.js";
@@ -20,8 +22,9 @@ import { keyHead, queueKeys, repliesKey, takenKey } from "../src/job/keys.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
-onMovingSlots(redis, { ...all, ...looks, ...cleaning, popIfScript });
-const { add, begin, handBack, heartbeat, recover, redrive, step } = all;
+onMovingSlots(redis, { ...all, ...deadScripts, ...looks, ...cleaning, popIfScript });
+const { add, begin, handBack, heartbeat, recover, step } = all;
+const { redrive } = deadScripts;
 const { limit } = looks;
 
 const noting = { ...notes, ...notesReaders };
@@ -36,6 +39,7 @@ describe("scripts", () => {
         {
           ...{
             ...all,
+            ...deadScripts,
             ...adoption,
             ...looks,
             ...cleaning,
@@ -50,6 +54,7 @@ describe("scripts", () => {
         redis.server,
       ),
     ).toEqual([]);
+    expect(await contract(grouped, redis.server)).toEqual([]);
   });
 });
 
@@ -60,7 +65,7 @@ describe("add", () => {
     const call = (producer: string, sequence: number, plan: string): Promise<all.AddReply> =>
       add.run(
         redis.client,
-        { ...keys, once: [] },
+        { ...keys, others: [] },
         { producer, sequence, isNew: "1", plan, blobs: [`k1 job\n"${plan}"`] },
       );
     const waiting = (): Promise<string[]> => redis.client.lrange(keys.waiting, 0, -1);
@@ -85,7 +90,7 @@ describe("step", () => {
   const addSome = (...ids: string[]): Promise<all.AddReply> =>
     add.run(
       redis.client,
-      { ...keys(), once: [] },
+      { ...keys(), others: [] },
       {
         producer: "AAAAAAAAA",
         sequence: 1,
@@ -137,9 +142,17 @@ describe("step", () => {
     };
     return step.run(redis.client, { ...taking(n), replies: [replies()] }, args);
   };
-  type Change = Partial<Record<"paused" | "concurrency" | "rate" | "names" | "askedAt", string>>;
+  type Change = Partial<Record<"paused" | "concurrency" | "rate" | "names" | "ofGroups" | "askedAt", string>>;
   const limitsOnce = (change: Change): Promise<string> =>
-    limit.run(redis.client, keys(), { paused: "", concurrency: "", rate: "", names: "", askedAt: "", ...change });
+    limit.run(redis.client, keys(), {
+      paused: "",
+      concurrency: "",
+      rate: "",
+      names: "",
+      ofGroups: "",
+      askedAt: "",
+      ...change,
+    });
   const limits = async (change: Change): Promise<string> =>
     await limitsOnce({ ...change, askedAt: await limitsOnce({}) });
   const isWoken = async (): Promise<boolean> => (await redis.client.zpopmin(keys().wake)).length > 0;

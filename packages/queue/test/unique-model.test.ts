@@ -71,7 +71,7 @@ const play = async (actions: readonly Action[]): Promise<void> => {
     const answered = answeredKey(head, "AAAAAAAAA");
     const { answers } = await scripts.add.run(
       redis.client,
-      { ...keys, once: onceKeys(keys, [answered], true) },
+      { ...keys, others: onceKeys(keys, [answered], true) },
       {
         producer: "AAAAAAAAA",
         sequence,

@@ -17,7 +17,17 @@ it("a header's letters are the same for the scripts, each with one meaning", () 
 });
 
 const planWords: Record<PlanWord, true> = {
-  ...{ answer: true, delay: true, due: true, extend: true, front: true, ifNew: true, key: true, priority: true },
+  ...{
+    answer: true,
+    delay: true,
+    due: true,
+    extend: true,
+    front: true,
+    group: true,
+    ifNew: true,
+    key: true,
+    priority: true,
+  },
   ...{ replace: true, settles: true, ttl: true },
 };
 
@@ -26,7 +36,7 @@ it("the words of a flow's plan are those that `addFlow` explains and reads", () 
   const [head = "", code = ""] = text.split("local jobs = KEYS[1]");
   const plan = /ARGV\[4\](.*?)ARGV\[n\]/s.exec(head)?.[1] ?? "";
   const own: Record<FlowWord, true> = { open: true, root: true };
-  const words = ["delay", "due", "front", "ifNew", "priority", ...Object.keys(own)].sort();
+  const words = ["delay", "due", "front", "group", "ifNew", "priority", ...Object.keys(own)].sort();
   expect(
     found(plan, /`(\w+)(?:=\d+)?`/g)
       .filter((word) => word !== "add")

@@ -10,7 +10,7 @@ const part = (name) => ["cjs", "d.cts", "d.ts", "js"].map((end) => `dist/${name}
 const more = {
   "@kit/core": [...part("kernel"), "dist/LICENSE-uuid.md"],
   // Loaded only by workers, and by those with a heartbeat thread.
-  "@kit/queue": [...part("presence"), ...part("thread")],
+  "@kit/queue": [...part("presence"), ...part("thread"), ...part("store/grouped"), ...part("dead")],
 };
 
 /** The version of a package that has never been published. It has no changelog. */

@@ -44,13 +44,14 @@ const exceptionsKiB = {
   "@kit/queue/adopt": 31.5,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is
   // unknown, and which instant a list shows; cleans and purges queues; lists workers, and finds jobs that hang or have no
-  // handler.
-  "@kit/queue/descriptor": 34.5,
-  // Reads, changes, repairs, limits, cleans and purges queues, and reads who runs their jobs; metrics read both.
-  "@kit/queue/manage": 20.25,
-  "@kit/queue/metrics": 18.5,
+  // handler; lists groups, and finds those that are halted.
+  "@kit/queue/descriptor": 39.5,
+  // Reads, changes, repairs, limits, cleans and purges queues, and reads who runs their jobs; lets jobs leave and join their groups,
+  // and lists, limits, pauses and cancels groups; metrics read both.
+  "@kit/queue/manage": 24.75,
+  "@kit/queue/metrics": 23,
   // Opens its queue as a queue does, and carries what that needs.
-  "@kit/queue/schedules": 25,
+  "@kit/queue/schedules": 25.25,
   // Keeps the bounds of frequent messages in a full list; knows ids of letters and digits.
   "@kit/stats": 24.75,
   "@kit/testing": null,

@@ -46,6 +46,7 @@ export const advice = {
   format: "Your scraper asks for OpenMetrics.",
   from: "A new consumer doesn't need files that are already freed.",
   fsync: "A confirmed change must survive a power failure.",
+  "queue.group": "Jobs of one tenant must run in order, or a tenant with many jobs must not delay others.",
   gzipLevel: "Rarely: log text gains little above 1.",
   halfLifeMs: "Recent contacts should count more (shorter) or less (longer).",
   heartbeat: 'Use `"thread"` if handlers block the event loop for seconds.',

@@ -90,6 +90,7 @@ export function sidebarOf(pages) {
       "queue/outbox",
       "queue/schedules",
       "queue/flows",
+      "queue/groups",
       "lock/leader-election",
       "limiter/http",
       "core/recipes",

@@ -19,14 +19,14 @@ export class JobMaker {
   }
 
   make(name: string, payload: Payload, resolved: ResolvedAdd, replyTo?: string, isAsked = false): NewJob {
-    const { id, unique, op, policy, priority } = resolved;
+    const { id, unique, op, policy, priority, group } = resolved;
     const isBytes = typeof payload !== "string";
     const traceparent = resolved.traceparent ?? traceCarrier()?.current();
     const isUsual = resolved === this.#usual && !isBytes && (replyTo ?? traceparent) === undefined;
     const keyWords = unique && [keyWordOf(unique)];
     const head = isUsual
       ? this.#usualHead(name)
-      : headOf(name, policy, priority, isBytes, replyTo, keyWords, traceparent);
+      : headOf(name, policy, priority, isBytes, replyTo, keyWords, traceparent, group);
     const all = isAsked ? resolved.words + planned("answer") : resolved.words;
     const words = id === undefined && op === undefined ? all : planned("ifNew") + all;
     const former = op === undefined ? undefined : parseOp(op);

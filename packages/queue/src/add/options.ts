@@ -11,6 +11,7 @@ import {
 } from "@kit/core/toolkit";
 import { type Backoff, longestWaitMs, milliseconds, msOption } from "../job/backoff.js";
 import { ownId } from "../job/ids.js";
+import { encodedGroup } from "../job/names.js";
 import { type JobPolicy, jobRules } from "../job/options.js";
 import { priority } from "../job/priority.js";
 import { planned } from "../job/words.js";
@@ -48,7 +49,15 @@ export interface AddOptions {
    */
   readonly priority?: number | undefined;
   /**
-   * Puts the job ahead of all ready jobs of priority 0. Can't be combined with a delay or another priority.
+   * The group of the job, 1 to 128 characters. Jobs of a group start in the order in which they became ready, and by default one at a time:
+   * see `groupConcurrency` of `setLimits()`. Groups take turns, so a group with many jobs does not delay the others. A job with a lower
+   * `priority` goes ahead within its group only.
+   *
+   * @default none
+   */
+  readonly group?: string | undefined;
+  /**
+   * Puts the job ahead of all ready jobs of priority 0, or of its group. Can't be combined with a delay or another priority.
    *
    * @default false
    */
@@ -104,6 +113,7 @@ export const addRules = {
   // An invalid Date has NaN.
   dueAt: custom((name, at: number | Date) => msOption(name, at instanceof Date ? at.getTime() : at, 0, latestDue)),
   priority,
+  group: custom(encodedGroup),
   lifo: boolean(false),
   ...jobRules,
   traceparent: matching(text(55), /^00-[\da-f]{32}-[\da-f]{16}-[\da-f]{2}$/, "to be a W3C traceparent of version 00"),
@@ -119,6 +129,8 @@ export interface ResolvedAdd {
   readonly id: string | undefined;
   readonly unique: ResolvedUnique | undefined;
   readonly priority: number;
+  /** Encoded. */
+  readonly group: string | undefined;
   /** The words after the id in `plan` of `add.lua`, without the words for a caller's id and for `op`. */
   readonly words: string;
   readonly policy: JobPolicy;
@@ -147,6 +159,7 @@ export const addOf = (add: Resolved<typeof addRules>): ResolvedAdd => {
     delayMs,
     dueAt,
     priority: rank,
+    group,
     lifo,
     maxAttempts,
     backoff,
@@ -162,6 +175,7 @@ export const addOf = (add: Resolved<typeof addRules>): ResolvedAdd => {
     throw new TypeError("Expected no `delayMs`, `dueAt` or `priority` with `lifo`");
   const words =
     (rank === 0 ? "" : planned("priority", rank)) +
+    (group === undefined ? "" : planned("group", group)) +
     (lifo ? planned("front") : "") +
     due +
     (unique ? uniqueWords(unique) : "");
@@ -171,6 +185,7 @@ export const addOf = (add: Resolved<typeof addRules>): ResolvedAdd => {
     unique,
     traceparent,
     priority: rank,
+    group,
     words,
     policy: { maxAttempts: maxAttempts ?? 1, backoff, timeoutMs, expires },
     op,

@@ -284,10 +284,10 @@ class Adoption {
     if (jobs.length === 0) return { now: 0, answers: [] };
     const { keys, context } = this.#to;
     const plan = jobs.map(({ id, words }) => `${id}${words}`).join("\n");
-    const once = onceKeys(keys, [answeredKey(this.#head, this.#token)], plan.includes(planned("key")));
+    const others = onceKeys(keys, [answeredKey(this.#head, this.#token)], plan.includes(planned("key")));
     return await add.run(
       context,
-      { ...keys, producers: keys.adopted, once },
+      { ...keys, producers: keys.adopted, others },
       { producer: this.#token, sequence: this.#number, isNew: "0", plan, blobs: jobs.map(({ blob }) => blob) },
     );
   }

@@ -11,7 +11,7 @@ export const cleanCommand: CliCommand = {
   about: "delete jobs of one state, by age and name (dry run unless you pass --run)",
   args: [queueArgument],
   options: [
-    { name: "state", takes: "text", about: "dead, completed, delayed, waiting, prioritised or suspended" },
+    { name: "state", takes: "text", about: "dead, completed, delayed, waiting, prioritised, grouped or suspended" },
     { name: "older-than-ms", takes: "integer", about: "minimum age in milliseconds (default: 0)" },
     { name: "name", takes: "text", about: "only jobs with this name" },
     runOption,

@@ -1,7 +1,7 @@
 import type { CliArgument, CliCommand, CliOption, CommandCall, Facts } from "@kit/core/toolkit";
 import { createQueue } from "../index.js";
 import type { StoredError } from "../job/failure.js";
-import { atNames, isQueue, jobFacts, readyOf, unknownQueue } from "./inspect.js";
+import { atNames, isQueue, jobFacts, readyOf, unknownQueue, whyOf } from "./inspect.js";
 import { placeOf } from "./places.js";
 import {
   cancelJob,
@@ -10,6 +10,7 @@ import {
   inspectQueue,
   type JobFacts,
   type JobPage,
+  listGroups,
   listJobs,
   type ListedState,
   pauseQueue,
@@ -25,7 +26,7 @@ const idArgument: CliArgument = { name: "id", about: "id of the job; kit queue l
 
 /** The time that a list shows for its jobs. Ready jobs have no time for their state, so the list shows when they were added. */
 const instants = {
-  ...{ ...atNames, waiting: "added", prioritised: "added", suspended: "added" },
+  ...{ ...atNames, waiting: "added", prioritised: "added", grouped: "added", suspended: "added" },
   "waiting-for-children": "added",
 } as const;
 
@@ -57,9 +58,11 @@ const listCommand: CliCommand = {
     {
       name: "state",
       takes: "text",
-      about: "dead (default), waiting, prioritised, suspended, delayed, waiting-for-children, active or completed",
+      about:
+        "dead (default), waiting, prioritised, grouped, suspended, delayed, waiting-for-children, active or completed; with --group: grouped",
     },
     { name: "name", takes: "text", about: "only jobs with this name" },
+    { name: "group", takes: "text", about: "only jobs of this group" },
     { name: "end", about: "start at the end" },
     { name: "start", takes: "integer", about: "number of jobs to skip (default: 0)" },
     { name: "count", takes: "integer", about: "number of jobs to show (default: 20, maximum: 100)" },
@@ -67,9 +70,10 @@ const listCommand: CliCommand = {
   run: async (call, queue: string) => {
     const { redis, prefix, text, integer, isSet, output } = call;
     if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
-    const state = (text("state") ?? "dead") as ListedState;
+    const group = text("group");
+    const state = (text("state") ?? (group === undefined ? "dead" : "grouped")) as ListedState;
     const from = isSet("end") ? ("end" as const) : ("start" as const);
-    const page = { state, name: text("name"), from, start: integer("start"), count: integer("count") };
+    const page = { state, name: text("name"), group, from, start: integer("start"), count: integer("count") };
     const { jobs, next } = await listJobs(redis, { queue, prefix }, page);
     const more = next === undefined ? "" : `; next page: --start ${String(next)}`;
     await output.report({
@@ -278,7 +282,15 @@ const createOption: CliOption = { name: "create", about: "pause a queue that has
 
 /** Searches only the first jobs of each state, so that it does not block a long queue. */
 const hasJobs = async ({ redis, prefix }: CommandCall, queue: string, name: string): Promise<boolean> => {
-  const states = ["waiting", "prioritised", "suspended", "delayed", "waiting-for-children", "active"] as const;
+  const states = [
+    "waiting",
+    "prioritised",
+    "grouped",
+    "suspended",
+    "delayed",
+    "waiting-for-children",
+    "active",
+  ] as const;
   const pages = await Promise.all(states.map((state) => listJobs(redis, { queue, prefix }, { state, name, count: 1 })));
   // A page without jobs that has a next one leaves it open.
   return pages.some(({ jobs, next }) => jobs.length > 0 || next !== undefined);
@@ -290,6 +302,7 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
   args: [queueArgument],
   options: [
     { name: "name", takes: "text", about: "only jobs with this name" },
+    { name: "group", takes: "text", about: "only jobs of this group" },
     ...(verb === "pause" ? [createOption] : []),
   ],
   run: async (call, queue: string) => {
@@ -299,6 +312,19 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
     const isWanted = verb === "pause" && isSet("create");
     const isKnown = before !== null || names.length > 0 || isWanted || (await isQueue(call, queue));
     if (!isKnown) return await output.report(unknownQueue(queue));
+    const group = text("group");
+    if (group !== undefined) {
+      await change(redis, { queue, prefix }, { name, group });
+      await output.report({
+        data: { queue, group, isPaused: verb === "pause" },
+        facts: [
+          ["queue", queue],
+          ["group", group],
+          ["state", verb === "pause" ? "paused" : "running"],
+        ],
+      });
+      return undefined;
+    }
     const isUnknown = verb === "resume" && name !== undefined && !names.some((limited) => limited.name === name);
     await change(redis, { queue, prefix }, { name });
     const seen = await inspectQueue(redis, { queue, prefix });
@@ -330,20 +356,76 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
   },
 });
 
+/** How many ready jobs a group has. */
+const readyIn = async ({ redis, prefix }: CommandCall, queue: string, group: string): Promise<number> => {
+  let count = 0;
+  for (let start: number | undefined = 0; start !== undefined;) {
+    const page: JobPage = await listJobs(redis, { queue, prefix }, { state: "grouped", group, start, count: pageSize });
+    count += page.jobs.length;
+    start = page.next;
+  }
+  return count;
+};
+
+const groupsCommand: CliCommand = {
+  path: "queue groups",
+  about: "list the groups of a queue: ready and active jobs, and why a group does not start its next job",
+  args: [queueArgument],
+  options: [
+    { name: "after", takes: "text", about: "start after this group" },
+    { name: "count", takes: "integer", about: "number of groups to show (default and maximum: 100)" },
+  ],
+  run: async (call, queue: string) => {
+    const { redis, prefix, text, integer, output } = call;
+    if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
+    const { groups, next } = await listGroups(
+      redis,
+      { queue, prefix },
+      { after: text("after"), count: integer("count") },
+    );
+    const { now, groups: all } = await inspectQueue(redis, { queue, prefix });
+    const rows = groups.map((one) => [
+      ...[one.group, String(one.ready), String(one.active), String(one.concurrency), String(one.weight)],
+      ...[one.nextAddedAt ?? "", whyOf(one, now)],
+    ]);
+    await output.report({
+      data: { queue, groups, next: next ?? null },
+      facts: [
+        [
+          "groups",
+          `${String(groups.length)} of ${String(all)} shown${next === undefined ? "" : `; next page: --after ${next}`}`,
+        ],
+      ],
+      table:
+        rows.length === 0
+          ? undefined
+          : { columns: ["group", "ready", "active", "concurrency", "weight", "next added", "waits because"], rows },
+    });
+    return undefined;
+  },
+};
+
 const drainCommand: CliCommand = {
   path: "queue drain",
-  about: "delete all ready jobs (dry run unless you pass --run)",
+  about: "delete all ready jobs, or the ready jobs of one group (dry run unless you pass --run)",
   args: [queueArgument],
-  options: [runOption, { name: "delayed", about: "include delayed jobs" }],
+  options: [
+    runOption,
+    { name: "delayed", about: "include delayed jobs" },
+    { name: "group", takes: "text", about: "only ready jobs of this group" },
+  ],
   run: async (call, queue: string) => {
-    const { redis, prefix, isSet, output } = call;
+    const { redis, prefix, isSet, text, output } = call;
     if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
     const address = { queue, prefix };
     const isDryRun = !isSet("run");
+    const group = text("group");
     const seen = await inspectQueue(redis, address);
-    const count = isDryRun
-      ? readyOf(seen) + (isSet("delayed") ? seen.delayed + seen.waitingForChildren : 0)
-      : await drainQueue(redis, address, { delayed: isSet("delayed") });
+    const count = !isDryRun
+      ? await drainQueue(redis, address, { delayed: isSet("delayed"), group })
+      : group === undefined
+        ? readyOf(seen) + (isSet("delayed") ? seen.delayed + seen.waitingForChildren : 0)
+        : await readyIn(call, queue, group);
     await output.report({
       data: { queue, isDryRun, count },
       facts: [
@@ -383,8 +465,8 @@ export const commands: readonly CliCommand[] = [
   logCommand,
   moveCommand("retry", "retry dead letters, with all their attempts", "moved back"),
   moveCommand("drop", "delete dead letters", "deleted"),
-  pauseCommand("pause", "pause a queue, or its jobs with one name", pauseQueue),
-  pauseCommand("resume", "resume a queue, or its jobs with one name", resumeQueue),
+  pauseCommand("pause", "pause a queue, or its jobs with one name or group", pauseQueue),
+  pauseCommand("resume", "resume a queue, or its jobs with one name or group", resumeQueue),
   promoteCommand,
   endCommand(
     "remove",
@@ -401,5 +483,6 @@ export const commands: readonly CliCommand[] = [
     cancelJob,
   ),
   drainCommand,
+  groupsCommand,
   repairCommand,
 ];

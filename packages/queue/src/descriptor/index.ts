@@ -4,6 +4,7 @@ import { adoptCommand } from "./adopt.js";
 import { cleanCommand, purgeCommand } from "./clean.js";
 import { commands } from "./commands.js";
 import { flowInspector, flowsCheck } from "./flows.js";
+import { groupsCheck } from "./groups.js";
 import { jobInspector, queueInspector } from "./inspect.js";
 import { pausedCheck } from "./paused.js";
 import { schedulesCheck, schedulesCommand } from "./schedules.js";
@@ -64,5 +65,5 @@ export const descriptor: PackageDescriptor = {
   endlessKeys: [{ key: new RegExp(`^\\{.*\\}:(?:${endlessParts.join("|")})$`, "s") }],
   inspectors: [queueInspector, jobInspector, flowInspector],
   commands: [...commands, workersCommand, cleanCommand, purgeCommand, schedulesCommand, adoptCommand],
-  checks: [pausedCheck, schedulesCheck, flowsCheck, longJobsCheck, handlersCheck],
+  checks: [pausedCheck, groupsCheck, schedulesCheck, flowsCheck, longJobsCheck, handlersCheck],
 };

@@ -1,14 +1,23 @@
 import { counted, type Facts, type InspectCall, type Inspector, type Report, secondsText } from "@kit/core/toolkit";
 import { queueKeys } from "../job/keys.js";
 import { overviewFacts, scheduleOverview } from "./overview.js";
-import { inspectJob, inspectQueue, type JobReport, listWorkers, type Overview } from "../manage/index.js";
+import {
+  type GroupReport,
+  inspectJob,
+  inspectQueue,
+  type JobReport,
+  listGroups,
+  listWorkers,
+  type Overview,
+} from "../manage/index.js";
 import { placeOf, workerFacts } from "./places.js";
 
 const countOf = (count: number, at: number | null, text: (ms: number) => string): string =>
   at === null ? String(count) : `${String(count)}, ${text(at)}`;
 
 /** All ready jobs. */
-export const readyOf = ({ waiting, prioritised, suspended }: Overview): number => waiting + prioritised + suspended;
+export const readyOf = ({ waiting, prioritised, suspended, grouped }: Overview): number =>
+  waiting + prioritised + suspended + grouped;
 
 const summaryOf = (seen: Overview): string => {
   const { delayed, waitingForChildren, active, dead, pausedAt } = seen;
@@ -18,8 +27,8 @@ const summaryOf = (seen: Overview): string => {
 
 /** Whether the queue exists. It exists from its first add, worker, pause or limit. */
 export const isQueue = async ({ redis, prefix }: InspectCall, queue: string): Promise<boolean> => {
-  const { meta, limits } = queueKeys(prefix, queue);
-  return (await redis.call("EXISTS", meta, limits)) !== 0;
+  const { meta, limits, groups } = queueKeys(prefix, queue);
+  return (await redis.call("EXISTS", meta, limits, groups)) !== 0;
 };
 
 /** The report for a queue that does not exist. */
@@ -53,7 +62,43 @@ const nameFacts = ({ names, now }: Overview): Facts =>
     return [`name ${name}`, texts.join(", ")];
   });
 
-const queueFacts = (queue: string, seen: Overview): Facts => {
+/** Why a group does not start its next job. */
+export const whyOf = (one: GroupReport, now: number): string => {
+  const { state, active, concurrency, pausedAt, retryAt, haltedUntil } = one;
+  if (state === "paused") return `paused for ${secondsText(Math.max(0, now - Date.parse(pausedAt ?? "")))}`;
+  if (state === "retrying")
+    return `a job waits ${secondsText(Math.max(0, Date.parse(retryAt ?? "") - now))} for its next attempt`;
+  if (state === "halted") return `no starts for ${secondsText(Math.max(0, Date.parse(haltedUntil ?? "") - now))}`;
+  return state === "full" ? `${String(active)} of ${String(concurrency)} active` : "";
+};
+
+/** The lines about groups in the report of a queue. `shown`: the first 100 groups by name. */
+const groupFacts = ({ groups, groupsInTurn, grouped, now }: Overview, shown: readonly GroupReport[]): Facts => {
+  if (groups === 0) return [];
+  const [largest] = shown.toSorted((one, other) => other.ready - one.ready);
+  const [oldest] = shown
+    .flatMap(({ group, nextAddedAt }) => (nextAddedAt === null ? [] : [{ group, at: nextAddedAt }]))
+    .toSorted((one, other) => one.at.localeCompare(other.at));
+  const halted = shown.filter(({ state }) => state === "paused" || state === "retrying" || state === "halted");
+  const of = groups > shown.length ? ` of the first ${String(shown.length)}` : "";
+  return [
+    ["groups", `${String(groups)}, ${String(groupsInTurn)} can start a job, ${counted(grouped, "ready job")}`],
+    ...(largest && largest.ready > 0
+      ? [[`largest${of}`, `${largest.group}: ${counted(largest.ready, "ready job")}`] as const]
+      : []),
+    ...(oldest
+      ? [
+          [
+            `oldest${of}`,
+            `${oldest.group}: next job added ${secondsText(Math.max(0, now - Date.parse(oldest.at)))} ago`,
+          ] as const,
+        ]
+      : []),
+    ...halted.slice(0, 10).map((one) => [`group ${one.group}`, whyOf(one, now)] as const),
+  ];
+};
+
+const queueFacts = (queue: string, seen: Overview, groups: readonly GroupReport[]): Facts => {
   const { prioritised, suspended, delayed, active, dead, now, nextDue, firstLeaseEnd, oldestDead } = seen;
   const { completed, died, crashed, deadDropped, deadBytes, kept, lost, waitingForChildren, oldestParent } = seen;
   const until = (at: number): string => (at > now ? `in ${secondsText(at - now)}` : `${secondsText(now - at)} ago`);
@@ -63,6 +108,7 @@ const queueFacts = (queue: string, seen: Overview): Facts => {
       "ready",
       `${String(readyOf(seen))}${prioritised === 0 ? "" : `, ${String(prioritised)} with a priority`}${suspended === 0 ? "" : `, ${String(suspended)} suspended by a pause or limit on their name`}`,
     ],
+    ...groupFacts(seen, groups),
     ["delayed", countOf(delayed, nextDue, (at) => `first due ${until(at)}`)],
     ...(waitingForChildren === 0
       ? []
@@ -105,7 +151,7 @@ export const atNames = {
 export const jobFacts = (report: JobReport): Facts => {
   const { queue, id, state, name, addedAt, priority, maxAttempts, attempts, crashes, snoozes, error } = report;
   const { outcome, takenAt, worker, startedAt, timeoutMs } = report;
-  const { at, bytes, expiresAt, uniqueKey, progress, progressAt, logLines } = report;
+  const { at, bytes, expiresAt, uniqueKey, group, progress, progressAt, logLines } = report;
   const head: Facts = [
     ["queue", queue],
     ["job", id],
@@ -126,6 +172,7 @@ export const jobFacts = (report: JobReport): Facts => {
       ? []
       : [["runs on", placeOf(worker)] as const, ["started", startedAt ?? "less than a heartbeat ago"] as const]),
     ...(timeoutMs === null ? [] : [["time limit", secondsText(timeoutMs)] as const]),
+    ...(group === null ? [] : [["group", group] as const]),
     ...(uniqueKey === null ? [] : [["unique key", uniqueKey] as const]),
     ...(at === null && state === "delayed" ? [["due", "after the active job with the same key"] as const] : []),
     ["added", addedAt ?? "unreadable"],
@@ -147,8 +194,13 @@ export const queueInspector: Inspector = {
     const data = await inspectQueue(call.redis, { queue: name, prefix: call.prefix });
     const planned = await scheduleOverview(call.redis, queueKeys(call.prefix, name).upcoming);
     const { workers, now } = await listWorkers(call.redis, { queue: name, prefix: call.prefix });
-    const facts = [...queueFacts(name, data), ...workerFacts(name, workers, now), ...overviewFacts(planned, data.now)];
-    return { data: { queue: name, ...data, ...planned, workers }, facts, summary: summaryOf(data) };
+    const { groups: shown } = await listGroups(call.redis, { queue: name, prefix: call.prefix });
+    const facts = [
+      ...queueFacts(name, data, shown),
+      ...workerFacts(name, workers, now),
+      ...overviewFacts(planned, data.now),
+    ];
+    return { data: { queue: name, ...data, ...planned, workers, shownGroups: shown }, facts, summary: summaryOf(data) };
   },
   listed: { things: "queues", keys: ["{NAME}:meta"], columns: ["ready", "delayed", "active", "dead", "limits"] },
   keys: (prefix, name: string) => Object.values(queueKeys(prefix, name)),

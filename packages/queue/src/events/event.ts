@@ -41,8 +41,9 @@ interface Facts {
   readonly removed: { readonly id: string };
   /** No worker took the job in time. The job has not run, and is deleted. */
   readonly expired: { readonly id: string };
-  readonly paused: object;
-  readonly resumed: object;
+  /** The queue was paused or resumed, or with `group` one group. */
+  readonly paused: { readonly group?: string };
+  readonly resumed: { readonly group?: string };
   /** The last active job ended, and no job is ready. Delayed jobs may remain. */
   readonly drained: object;
   /** This reader has lost earlier events, or may have: they were trimmed or not recorded, or the server lost them. */
@@ -85,7 +86,8 @@ const contentsOf = (line: string): readonly Content[] => {
       // The verdict of `step.lua`, and the record of the job.
       const { attempts, error } = parseRecord(record.join("\t"));
       const retryInMs = Number(second);
-      if (first === "hold" || first === "snooze") return [{ type: "snoozed", id, error, retryInMs }];
+      if (first === "hold" || first === "halt" || first === "snooze")
+        return [{ type: "snoozed", id, error, retryInMs }];
       if (first !== "dead") return [{ type, id, attempts, error, retryInMs }];
       return [
         { type, id, attempts, error, retryInMs: undefined },
@@ -105,6 +107,7 @@ const contentsOf = (line: string): readonly Content[] => {
       return [{ type, id }];
     case "paused":
     case "resumed":
+      return [{ type, ...(first !== "" && { group: decodeURIComponent(first) }) }];
     case "drained":
       return [{ type }];
     case began:

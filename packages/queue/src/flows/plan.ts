@@ -101,11 +101,11 @@ export class FlowPlan {
   /** The jobs as the server stores them. */
   newJobs(): NewJob[] {
     return Array.from(this.#jobs.values(), ({ name, id, payload, resolved, children, parents }, index) => {
-      const { policy, priority, words, traceparent = traceCarrier()?.current() } = resolved;
+      const { policy, priority, group, words, traceparent = traceCarrier()?.current() } = resolved;
       const flow = [`${letters.flow}${parents}`];
       return {
         ...{
-          head: headOf(name, policy, priority, typeof payload !== "string", undefined, flow, traceparent),
+          head: headOf(name, policy, priority, typeof payload !== "string", undefined, flow, traceparent, group),
           payload,
           id,
         },

@@ -174,6 +174,7 @@ export class SnoozeError extends KitError {
 /**
  * Throw or return this error in a handler when a partner rejects all jobs of the queue for a while. No worker starts a job for
  * `retryAfterMs`. This job then runs first, without using an attempt. It counts as snoozed, see SnoozeError. Running handlers continue.
+ * With `group` only the job's group stops: all its jobs that have not started wait. For a job without a group it stops the queue.
  *
  * @example
  * if (reply.status === 429) throw new RateLimitError(1_000 * (Number(reply.headers.get("retry-after")) || 60));
@@ -183,14 +184,17 @@ export class RateLimitError extends KitError {
   static override readonly brand: string = "RateLimitError";
   /** How long no job starts, in milliseconds of the server's clock. Fractions are rounded up. */
   readonly retryAfterMs: number;
+  /** Whether only jobs of its group wait. */
+  readonly group: boolean;
 
   /**
    * @throws {TypeError | RangeError} `retryAfterMs` is not a number from 0. If a handler lets this error through, the attempt fails as with
    *   any error.
    */
-  constructor(retryAfterMs: number, options: { readonly cause?: unknown } = {}) {
+  constructor(retryAfterMs: number, options: { readonly cause?: unknown; readonly group?: boolean } = {}) {
     super("KIT_JOB_RATE_LIMITED", `No job starts for ${String(retryAfterMs)} ms`, options);
     this.retryAfterMs = msOption("retryAfterMs", retryAfterMs, 0, longestWaitMs);
+    this.group = options.group === true;
   }
 }
 

@@ -76,8 +76,8 @@ export class IdSource {
   }
 }
 
-/** The id and priority of an entry: the id alone, or `!priority!id`. */
+/** The id and priority of an entry: the id alone, `!priority!id`, or `!priority@group!id`. */
 export const partsOf = (entry: string): { readonly id: string; readonly priority: number } => {
-  const [, priority, id] = /^!(-?\d+)!(.*)$/s.exec(entry) ?? [];
+  const [, priority, id] = /^!(-?\d+)(?:@[^!]+)?!(.*)$/s.exec(entry) ?? [];
   return id === undefined ? { id: entry, priority: 0 } : { id, priority: Number(priority) };
 };

@@ -11,6 +11,8 @@ export interface Job<Name extends string = string, Data = unknown> {
   /** How often a handler snoozed this job; see SnoozeError. */
   readonly snoozes: number;
   readonly priority: number;
+  /** The group of the job. Undefined if it has none. */
+  readonly group: string | undefined;
   /** The span that added the job, as a W3C traceparent. Undefined if its producer was not traced. */
   readonly traceparent: string | undefined;
   /** When the job was added, in epoch ms: the server's time as its producer estimated it. */

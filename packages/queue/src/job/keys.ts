@@ -36,6 +36,9 @@ export interface QueueAddress {
   readonly prefix?: string | undefined;
 }
 
+/** What every script needs that moves jobs of groups. */
+export const groupKeys = ["grouped", "turns", "held", "groups"] as const;
+
 /** Parts of a queue that never expire. A key without data does not exist. */
 export const endlessParts = [
   "jobs",
@@ -56,6 +59,7 @@ export const endlessParts = [
   "upcoming",
   "adopted",
   "families",
+  ...groupKeys,
 ] as const;
 
 const parts = [...endlessParts, "revoked", "producers", "kept", "records", "events", "changed", "workers"] as const;
@@ -63,8 +67,8 @@ const parts = [...endlessParts, "revoked", "producers", "kept", "records", "even
 /**
  * Every key that this package writes. All keys of a queue share the hash tag `{name}`, and so one slot.
  *
- * An **entry** is a job in a list of work: its id, or `!priority!id` if the priority is not 0. A **take id** has 12 letters and digits:
- * seven for the worker, and the number of its take.
+ * An **entry** is a job in a list of work: its id, or `!priority!id` if the priority is not 0, or `!priority@group!id`.
+ * A **take id** has 12 letters and digits: seven for the worker, and the number of its take.
  *
  * | Key                            | Type   | Content                                                                                         | Life                         |
  * | ------------------------------ | ------ | ----------------------------------------------------------------------------------------------- | ---------------------------- |
@@ -97,6 +101,10 @@ const parts = [...endlessParts, "revoked", "producers", "kept", "records", "even
  * | `kit:queue:{name}:records`     | hash   | id of an ended job → take id, facts as JSON, result; `!bytes` → the bytes of all                | `maxAgeMs` of the history    |
  * | `kit:queue:{name}:adopted`     | zset   | adoption of a BullMQ queue → number of the last slice that it added                             | for good, 30 bytes each      |
  * | `kit:queue:{name}:families`    | hash   | id of a parent in a flow → its open children; with a tab and a number: a child's id, and then its outcome | until its parent has ended   |
+ * | `kit:queue:{name}:grouped`     | zset   | ready jobs that have a group: group, place among its jobs, entry                                | while there are some         |
+ * | `kit:queue:{name}:turns`       | zset   | group → its next turn; plus 4 × 10^15 if it may not start a job                                  | while it has ready or active jobs |
+ * | `kit:queue:{name}:held`        | zset   | group and id of each job that has a place of its group: it is active, or waits to run again     | until its job ends           |
+ * | `kit:queue:{name}:groups`      | hash   | group → concurrency, weight, pause; the empty name → settings of all groups                        | until they are removed       |
  *
  * The lease of a cancelled job is published on the channel `kit:queue:{name}:cancelled`.
  */
@@ -108,7 +116,7 @@ export const queueKeys = (prefix: string, name: string): QueueKeys => {
   return Object.fromEntries(parts.map((part) => [part, head + part])) as QueueKeys;
 };
 
-/** The keys `once` of `add.lua`. `answered`: the keys of the producers whose answers it needs. `isKeyed`: a job has a `unique` key. */
+/** The last keys of `add.lua`, if a job has an id or a key. `answered`: the keys of the producers whose answers it needs. `isKeyed`: a job has a `unique` key. */
 export const onceKeys = (keys: QueueKeys, answered: readonly string[], isKeyed: boolean): readonly string[] => {
   const { leases, dead, unique, failures, suspended } = keys;
   return [leases, dead, failures, suspended, ...(isKeyed ? [unique] : []), ...answered];

@@ -13,6 +13,7 @@ export interface JobHeader {
   readonly timeoutMs: number | undefined;
   readonly expires: Expiry | undefined;
   readonly priority: number;
+  readonly group: string | undefined;
   readonly isBytes: boolean;
   /** The caller that waits for the outcome, as `inbox.caller`. */
   readonly replyTo: string | undefined;
@@ -26,7 +27,7 @@ export interface JobHeader {
   readonly keyWords: readonly string[];
 }
 
-/** The header of jobs of one kind: `name[ options]`, all ASCII. `keyWords`: see `unique.ts`. */
+/** The header of jobs of one kind: `name[ options]`, all ASCII. `keyWords`: see `unique.ts`. `group` is encoded. */
 export const headOf = (
   name: string,
   policy: JobPolicy,
@@ -35,6 +36,7 @@ export const headOf = (
   replyTo?: string,
   keyWords: readonly string[] = [],
   traceparent?: string,
+  group?: string,
 ): string => {
   const { maxAttempts, backoff, timeoutMs, expires } = policy;
   const options: Readonly<Partial<Record<keyof typeof letters, string | number | undefined>>> = {
@@ -43,6 +45,7 @@ export const headOf = (
     timeoutMs,
     expires: expires && `${String(expires.afterMs)}${expires.from > 0 ? `@${String(expires.from)}` : ""}`,
     priority: priority === 0 ? undefined : priority,
+    group,
     replyTo,
     traceparent,
     bytes: isBytes ? "" : undefined,
@@ -64,7 +67,7 @@ const parseHead = (head: string): JobHeader => {
     const text = option(name);
     return text === undefined ? undefined : Number(text);
   };
-  const [last, backoff, expires] = [option("latestKey"), option("backoff"), option("expires")];
+  const [last, backoff, expires, group] = [option("latestKey"), option("backoff"), option("expires"), option("group")];
   const key = last ?? option("uniqueKey");
   const flow = option("flow");
   const [firstMs = 0, factor = 1, maxMs = 0, jitter = 0] = (backoff ?? "").split(",").map(Number);
@@ -76,6 +79,7 @@ const parseHead = (head: string): JobHeader => {
     timeoutMs: number("timeoutMs"),
     expires: expires === undefined ? undefined : { afterMs, from },
     priority: number("priority") ?? 0,
+    group: group === undefined ? undefined : decodeURIComponent(group),
     isBytes: option("bytes") !== undefined,
     replyTo: option("replyTo"),
     uniqueKey: key === undefined ? undefined : decodeURIComponent(key),

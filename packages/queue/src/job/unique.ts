@@ -15,7 +15,7 @@ export interface Unique {
    *
    * - `"keepFirst"`: while a job has the key, other jobs of the key are not added.
    * - `"keepLast"`: if the job of the key has not started, it gets the data and the options of this add. A delayed job also gets the add's
-   *   due time. If the job of the key is active, this add creates a second job, which starts after the active one has ended. So a job with
+   *   due time, and it keeps its priority and its group. If the job of the key is active, this add creates a second job, which starts after the active one has ended. So a job with
    *   the latest data always starts after the last add.
    *
    * Use one mode per key: while a job that was added with `"keepFirst"` is active, neither mode adds another.

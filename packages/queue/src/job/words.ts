@@ -10,6 +10,7 @@ export const letters = {
   expires: "e",
   /** The job is in a flow. The value has its parents, see `flow.lua`. */
   flow: "f",
+  group: "g",
   /** The key of a job whose key can have a successor. */
   latestKey: "k",
   successor: "n",
@@ -23,7 +24,18 @@ export const letters = {
 
 /** A word of a job in the `plan` of `add.lua`. `reschedule.lua` takes `delay` and `due` as well. */
 export type PlanWord =
-  "answer" | "delay" | "due" | "extend" | "front" | "ifNew" | "key" | "priority" | "replace" | "settles" | "ttl";
+  | "answer"
+  | "delay"
+  | "due"
+  | "extend"
+  | "front"
+  | "group"
+  | "ifNew"
+  | "key"
+  | "priority"
+  | "replace"
+  | "settles"
+  | "ttl";
 
 /** A word of a job in the `plan` of `addFlow.lua` only. */
 export type FlowWord = "open" | "root";

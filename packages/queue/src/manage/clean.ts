@@ -18,7 +18,15 @@ import type { ListedState } from "./list.js";
 /** States whose jobs `cleanQueue()` can delete. */
 export type CleanedState = Exclude<ListedState, "active" | "waiting-for-children">;
 
-const states: readonly CleanedState[] = ["dead", "completed", "delayed", "waiting", "prioritised", "suspended"];
+const states: readonly CleanedState[] = [
+  "dead",
+  "completed",
+  "delayed",
+  "waiting",
+  "prioritised",
+  "grouped",
+  "suspended",
+];
 
 const cleanRules = {
   state: required(choice(states)),
@@ -49,7 +57,7 @@ const cleanedPage = (context: ClientContext, keys: QueueKeys, state: CleanedStat
  * - `dead`: dead letters. Their age counts from their death
  * - `completed`: records of ended jobs, see `keepHistory()`. Their age counts from their end
  * - `delayed`: jobs that are not due, or wait for their next attempt. Their age counts from their add, as for the next states
- * - `waiting`, `prioritised`, `suspended`: ready jobs of priority 0, of other priorities, and of stopped names
+ * - `waiting`, `prioritised`, `grouped`, `suspended`: ready jobs of priority 0, of other priorities, of groups, and of stopped names
  *
  * A call looks at up to 500 jobs or 4 MiB, which takes the server one or two milliseconds. Producers and workers can keep running. Jobs
  * that reach the state after the start can stay. The last calls for `waiting` take up to 0.1 s per million waiting jobs. Until then the

@@ -5,6 +5,9 @@ import deadSource from "../store/scripts/dead.lua";
 import entriesSource from "../store/scripts/entries.lua";
 import eventsSource from "../store/scripts/events.lua";
 import flowSource from "../store/scripts/flow.lua";
+import groupsSource from "../store/scripts/groups.lua";
+import { groupKeys } from "../job/keys.js";
+import leaveGroupSource from "../store/scripts/leaveGroup.lua";
 import findKeysSource from "../store/scripts/findKeys.lua";
 import purgeSource from "../store/scripts/purge.lua";
 import readySource from "../store/scripts/ready.lua";
@@ -29,8 +32,33 @@ const cleanedOf = (raw: unknown): Cleaned => {
 /** Deletes jobs of one state that are old enough. See `clean.lua`. */
 export const clean = defineScript({
   name: "queue.clean",
-  source: [entriesSource, readySource, deadSource, successorSource, eventsSource, flowSource, cleanSource],
-  keys: ["jobs", "failures", "delayed", "wake", "unique", "dead", "meta", "limits", "events", "families", "listed"],
+  source: [
+    ...[
+      entriesSource,
+      readySource,
+      groupsSource,
+      leaveGroupSource,
+      deadSource,
+      successorSource,
+      eventsSource,
+      flowSource,
+    ],
+    cleanSource,
+  ],
+  keys: [
+    "jobs",
+    "failures",
+    "delayed",
+    "wake",
+    "unique",
+    "dead",
+    "meta",
+    "limits",
+    "events",
+    "families",
+    ...groupKeys,
+    "listed",
+  ],
   args: ["verb", "state", "olderThanMs", "begun", "name", "cursor"],
   idempotent: true,
   reply: cleanedOf,

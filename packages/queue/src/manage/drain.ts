@@ -1,10 +1,11 @@
 import type { RedisLike } from "@kit/core";
-import { boolean, type ClientContext, resolve, withContext } from "@kit/core/toolkit";
+import { boolean, type ClientContext, custom, resolve, withContext } from "@kit/core/toolkit";
+import { encodedGroup } from "../job/names.js";
 import { checkedAddress } from "../store/address.js";
 import type { QueueAddress, QueueKeys } from "../job/keys.js";
 import { drain } from "./scripts.js";
 
-const drainRules = { delayed: boolean(false) };
+const drainRules = { delayed: boolean(false), group: custom(encodedGroup, "") };
 
 /** The maximum number of jobs that one call deletes. */
 const maxDrained = 500;
@@ -13,13 +14,18 @@ const maxDrained = 500;
 const drained = async (
   context: ClientContext,
   keys: QueueKeys,
-  list: "waiting" | "prioritised" | "suspended" | "delayed",
+  list: "waiting" | "prioritised" | "suspended" | "grouped" | "delayed",
+  group = "",
 ): Promise<number> => {
-  const from = list === "waiting" || list === "suspended" ? list : "ranked";
+  const from = list === "prioritised" || list === "delayed" ? "ranked" : list;
   const lists = { ...keys, ranked: keys[list === "waiting" ? "prioritised" : list] };
   let total = 0;
   for (let wanted = maxDrained; wanted > 0;) {
-    const { deleted, left } = await drain.run(context, lists, { from, count: Math.min(wanted, maxDrained) });
+    const { deleted, left } = await drain.run(context, lists, {
+      from,
+      count: Math.min(wanted, maxDrained),
+      group,
+    });
     wanted = total === 0 ? left : Math.min(wanted - deleted, left);
     total += deleted;
   }
@@ -27,8 +33,8 @@ const drained = async (
 };
 
 /**
- * Deletes all ready jobs. With `delayed` it also deletes jobs that are not due yet, or wait for their next attempt or their children. Active
- * jobs and dead letters stay. Resolves with the number of deleted jobs.
+ * Deletes all ready jobs, or with `group` the ready jobs of one group. With `delayed` it also deletes jobs that are not due yet, or wait for
+ * their next attempt or their children. Active jobs and dead letters stay. Resolves with the number of deleted jobs.
  *
  * It deletes the number of jobs that exist when it starts, from the front. Each call deletes up to 500 jobs and about 4 MiB, and takes the
  * server one or two milliseconds. Producers and workers can keep running. Jobs that are added after the start stay if they are placed after
@@ -46,13 +52,21 @@ export const drainQueue = async (
   options: {
     /** @default false */
     readonly delayed?: boolean | undefined;
+    /**
+     * Deletes only ready jobs of this group. Can't be combined with `delayed`.
+     *
+     * @default all ready jobs
+     */
+    readonly group?: string | undefined;
   } = {},
 ): Promise<number> => {
   const { keys } = checkedAddress(address);
-  const { delayed } = resolve("options", options, drainRules);
+  const { delayed, group } = resolve("options", options, drainRules);
+  if (delayed && group !== "") throw new TypeError("Expected no `delayed` with `group`");
   return await withContext(redis, async (context) => {
+    if (group !== "") return await drained(context, keys, "grouped", group);
     let total = 0;
-    for (const list of ["waiting", "prioritised", "suspended", "delayed"] as const)
+    for (const list of ["waiting", "prioritised", "suspended", "grouped", "delayed"] as const)
       if (list !== "delayed" || delayed) total += await drained(context, keys, list);
     return total;
   });

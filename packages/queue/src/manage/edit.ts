@@ -5,6 +5,7 @@ import type { Backoff } from "../job/backoff.js";
 import { blobOf, encodePayload, headOf, parseBlob, readPayload, type StoredJob } from "../job/payload.js";
 import { assertFits } from "../job/schemas.js";
 import { JobPayloadError } from "../job/errors.js";
+import { encodedGroup } from "../job/names.js";
 import type { QueueAddress } from "../job/keys.js";
 import { addRules } from "../add/options.js";
 import { type QueueOptions, queueRules } from "../store/options.js";
@@ -92,7 +93,11 @@ const editedBlob = async (
     expires: header.expires,
   };
   const head = (isBytes: boolean): string =>
-    headOf(name, policy, priority ?? header.priority, isBytes, header.replyTo, header.keyWords, traceparent);
+    headOf(
+      ...([name, policy, priority ?? header.priority, isBytes, header.replyTo, header.keyWords] as const),
+      traceparent,
+      header.group === undefined ? undefined : encodedGroup("group", header.group),
+    );
   const stamp = addedAt.toString(36);
   if (data === undefined) return blobOf(stamp, head(header.isBytes), blob.subarray(start));
   const payload = encodePayload(name, data, maxPayloadBytes);

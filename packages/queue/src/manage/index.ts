@@ -4,7 +4,7 @@ import { partsOf } from "../job/ids.js";
 import { priority as priorityRule } from "../job/priority.js";
 import { checkedAddress, jobId } from "../store/address.js";
 import type { QueueAddress } from "../job/keys.js";
-import { overview, type Overview, prioritise, repair } from "./scripts.js";
+import { type GroupRetry, overview, type Overview, prioritise, repair } from "./scripts.js";
 import { pagesOf } from "./search.js";
 
 export { cancelJob, promoteJob, removeJob, rescheduleJob } from "./change.js";
@@ -17,7 +17,8 @@ export { type PurgedQueue, purgeQueue } from "./purge.js";
 export { inspectJob, type JobFacts, type JobReport } from "./report.js";
 export { listWorkers, type QueueWorker, type RunningWorker, type WorkerPage } from "./workers.js";
 export { pauseQueue, type QueueRate, resumeQueue, setLimits } from "./limits.js";
-export type { Overview, QueueAddress };
+export { cancelGroup, type GroupPage, type GroupReport, listGroups } from "./groups.js";
+export type { GroupRetry, Overview, QueueAddress };
 
 const repairRules = { run: boolean(false) };
 
@@ -65,7 +66,7 @@ export const repairQueue = async (
   return await withContext(redis, async (context) => {
     const missing = new Set<string>();
     for await (const page of pagesOf(context, keys, "jobs")) for (const [entry] of page) missing.add(entry);
-    for (const from of ["leases", "waiting", "suspended"] as const)
+    for (const from of ["leases", "waiting", "suspended", "grouped"] as const)
       for await (const page of pagesOf(context, keys, from)) for (const [entry] of page) missing.delete(entry);
     const ids = Array.from(missing, (entry) => partsOf(entry).id);
     const lost: string[] = [];

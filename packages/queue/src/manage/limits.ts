@@ -1,9 +1,9 @@
 import type { RedisLike } from "@kit/core";
-import { custom, integer, integerOption, resolve, type RulesOf } from "@kit/core/toolkit";
-import { encodedName } from "../job/names.js";
+import { choice, custom, integer, integerOption, resolve, type RulesOf } from "@kit/core/toolkit";
+import { encodedGroup, encodedName } from "../job/names.js";
 import { checkedAddress } from "../store/address.js";
 import type { QueueAddress } from "../job/keys.js";
-import { limit } from "./scripts.js";
+import { type GroupRetry, limit } from "./scripts.js";
 
 /** How often jobs can start, by the server's clock. */
 export interface QueueRate {
@@ -34,6 +34,15 @@ const rateText = (name: string, rate: QueueRate): string => {
   return [count, perMs, burst ?? Math.ceil(count / 10)].join(" ");
 };
 
+const groupRateText = (name: string, rate: GroupRate): string => {
+  const rules = { count: rateRules.count, perMs: rateRules.perMs };
+  const { count, perMs } = resolve(name, rate, rules, undefined, `${name}.`);
+  if (count === undefined || perMs === undefined)
+    throw new TypeError(`Expected \`${name}\` to have \`count\` and \`perMs\``);
+  if (count > perMs) throw new RangeError(`Expected \`${name}\` to be at most one job per millisecond`);
+  return `${String(count)}/${String(perMs)}`;
+};
+
 /** Limits for the jobs of one name. */
 interface NameLimits {
   /**
@@ -42,6 +51,31 @@ interface NameLimits {
    * @default as it is; at first unlimited
    */
   readonly concurrency?: number | null | undefined;
+}
+
+/** How often jobs of each group can start, by the server's clock. */
+interface GroupRate {
+  /** The number of jobs per `perMs`, 1 to 1,000,000, at most `perMs`. */
+  readonly count: number;
+  /** The period in milliseconds, 1 to 86,400,000 (a day). */
+  readonly perMs: number;
+}
+
+/** Limits and weight of one group. */
+interface GroupLimits {
+  /**
+   * How many of its jobs can be active at a time, 1 to 1,000. Null: the queue's `groupConcurrency`.
+   *
+   * @default as it is; at first the queue's `groupConcurrency`
+   */
+  readonly concurrency?: number | null | undefined;
+  /**
+   * Its share of the turns, 1 to 100: a group of weight 2 starts twice as many jobs as one of weight 1, while both have ready jobs and free
+   * places. Null: 1.
+   *
+   * @default as it is; at first 1
+   */
+  readonly weight?: number | null | undefined;
 }
 
 /** Limits for the jobs of a queue, for all workers together. A limit that you omit stays unchanged. Null removes it. */
@@ -68,14 +102,47 @@ interface QueueLimits {
    * @default as they are; at first none
    */
   readonly names?: Readonly<Record<string, NameLimits | null>> | undefined;
+  /**
+   * How many jobs of each group can be active at a time, 1 to 1,000. A higher value applies immediately to the first 1,000 groups that have
+   * active jobs, and to others when one of their jobs ends. Null: 1.
+   *
+   * @default as it is; at first 1
+   */
+  readonly groupConcurrency?: number | null | undefined;
+  /**
+   * What a group does while one of its jobs waits for its next attempt, after a failure or a SnoozeError.
+   *
+   * - `"wait"`: the job keeps its place, and runs again before the other jobs of its group and priority. With a `groupConcurrency` of 1 the
+   *   order of the group is kept, and the group stops until the job has ended.
+   * - `"pass"`: the next job of the group starts. The failed job goes behind the others when it is due.
+   *
+   * @default as it is; at first "wait"
+   */
+  readonly groupRetry?: GroupRetry | undefined;
+  /**
+   * How often jobs of each group can start: `count` per `perMs`, evenly spread, at most one per millisecond. A start that is up to 100 ms late
+   * does not delay the next one. A job counts when a worker takes it, even if it goes back. Null: unlimited.
+   *
+   * @default as it is; at first unlimited
+   */
+  readonly groupRate?: GroupRate | null | undefined;
+  /**
+   * Limits for up to 100 single groups in a call. Null removes the limits of a group. Groups that you omit keep their limits. A pause of
+   * the group stays unchanged.
+   *
+   * @default as they are; at first none
+   */
+  readonly groups?: Readonly<Record<string, GroupLimits | null>> | undefined;
 }
 
-const nameRules = {
-  concurrency: custom(
-    (name, value: number | null) => (value === null ? "0" : String(integerOption(name, value, 1, 1_000))),
+/** The form of a number. 0: none. */
+const numberOrNone = (most: number) =>
+  custom(
+    (name: string, value: number | null) => (value === null ? "0" : String(integerOption(name, value, 1, most))),
     "-",
-  ),
-} satisfies RulesOf<NameLimits>;
+  );
+
+const nameRules = { concurrency: numberOrNone(1_000) } satisfies RulesOf<NameLimits>;
 
 const maxNames = 100;
 
@@ -96,6 +163,23 @@ const nameLines = (option: string, names: Readonly<Record<string, NameLimits | n
 const tooManyNames = (): RangeError =>
   new RangeError(`Expected limits for at most ${String(maxNames)} job names in a queue`);
 
+const groupRules = { concurrency: numberOrNone(1_000), weight: numberOrNone(100) } satisfies RulesOf<GroupLimits>;
+
+const groupLines = (option: string, groups: Readonly<Record<string, GroupLimits | null>>): string => {
+  if (typeof groups !== "object" || (groups as unknown) === null || Array.isArray(groups))
+    throw new TypeError(`Expected \`${option}\` to be an object`);
+  const all = Object.entries(groups);
+  if (all.length > maxNames) throw new RangeError(`Expected limits for at most ${String(maxNames)} groups in a call`);
+  return all
+    .map(([group, limits]) => {
+      const path = `${option}.${group}`;
+      const { concurrency, weight } =
+        limits === null ? { concurrency: "0", weight: "0" } : resolve(path, limits, groupRules, undefined, `${path}.`);
+      return `\n${encodedGroup(path, group)} ${concurrency} ${weight} -`;
+    })
+    .join("");
+};
+
 /** The form of an operand. Empty: nothing changes. 0: the limit is removed. */
 const limitRules = {
   concurrency: custom(
@@ -104,10 +188,14 @@ const limitRules = {
   ),
   rate: custom((name, rate: QueueRate | null) => (rate === null ? "0" : rateText(name, rate)), ""),
   names: custom(nameLines, ""),
+  groupConcurrency: numberOrNone(1_000),
+  groupRetry: choice<GroupRetry>(["wait", "pass"]),
+  groupRate: custom((name, rate: GroupRate | null) => (rate === null ? "0/0" : groupRateText(name, rate)), "-"),
+  groups: custom(groupLines, ""),
 };
 
 /** Leaves all limits unchanged. */
-const asBefore = { paused: "", concurrency: "", rate: "", names: "" };
+const asBefore = { paused: "", concurrency: "", rate: "", names: "", ofGroups: "" };
 
 const changeLimits = async (
   redis: RedisLike,
@@ -124,7 +212,10 @@ const changeLimits = async (
   if (reply === "0") throw tooManyNames();
 };
 
-const pauseRules = { name: custom((_name, name: string) => encodedName(name)) } satisfies RulesOf<PauseOptions>;
+const pauseRules = {
+  name: custom((_name, name: string) => encodedName(name)),
+  group: custom(encodedGroup),
+} satisfies RulesOf<PauseOptions>;
 
 /** The jobs to pause or to resume. */
 interface PauseOptions {
@@ -134,6 +225,12 @@ interface PauseOptions {
    * @default all jobs of the queue
    */
   readonly name?: string | undefined;
+  /**
+   * Only jobs of this group. Other groups keep their turns. Can't be combined with `name`.
+   *
+   * @default all jobs of the queue
+   */
+  readonly group?: string | undefined;
 }
 
 const changePause = async (
@@ -142,8 +239,10 @@ const changePause = async (
   options: PauseOptions,
   paused: "0" | "1",
 ): Promise<void> => {
-  const { name } = resolve("options", options, pauseRules);
-  await changeLimits(redis, address, name === undefined ? { paused } : { names: `${name} - ${paused}` });
+  const { name, group } = resolve("options", options, pauseRules);
+  if (name !== undefined && group !== undefined) throw new TypeError("Expected `name` or `group`, got both");
+  const ofOne = name === undefined ? { ofGroups: `${group ?? ""} - - ${paused}` } : { names: `${name} - ${paused}` };
+  await changeLimits(redis, address, (name ?? group) === undefined ? { paused } : ofOne);
 };
 
 /**
@@ -155,12 +254,17 @@ const changePause = async (
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
  * @throws {TypeError | RangeError} an argument is invalid, or more than 100 names would have limits. Nothing was changed.
  *
+ * Limits of groups apply in addition to limits of the queue and of names.
+ *
  * @example
  * await setLimits(redis, { queue: "mail" }, { concurrency: 10, rate: { count: 100, perMs: 60_000 } });
  * await setLimits(redis, { queue: "mail" }, { names: { newsletter: { concurrency: 2 } } });
  */
 export const setLimits = async (redis: RedisLike, address: QueueAddress, limits: QueueLimits): Promise<void> => {
-  await changeLimits(redis, address, resolve("limits", limits, limitRules));
+  const { groupConcurrency, groupRetry = "-", groupRate, groups, ...others } = resolve("limits", limits, limitRules);
+  const all = `${groupConcurrency} ${groupRetry} ${groupRate}`;
+  const ofAll = all === "- - -" ? "" : ` ${all}`;
+  await changeLimits(redis, address, { ...others, ofGroups: ofAll + groups });
 };
 
 /**
@@ -169,8 +273,8 @@ export const setLimits = async (redis: RedisLike, address: QueueAddress, limits:
  * when its next job ends, or after about 200 ms; until then a free handler can start one of them. You can pause a queue before its first
  * add. Pausing it again changes nothing.
  *
- * With `name` only the jobs of that name are paused; their `concurrency` stays, and other jobs pass them. The pause of a queue and the
- * pause of a name are independent: resume each of them.
+ * With `name` only the jobs of that name are paused; their `concurrency` stays, and other jobs pass them. With `group` only the jobs of that
+ * group are paused. The pauses of a queue, of a name and of a group are independent: resume each of them.
  *
  * To pause one worker, call its `pause()`.
  *
@@ -190,7 +294,7 @@ export const pauseQueue = async (
 };
 
 /**
- * Resumes a paused queue, or with `name` the jobs of that name, and wakes the workers. Has no effect without a pause.
+ * Resumes a paused queue, or with `name` or `group` the jobs of that name or group, and wakes the workers. Has no effect without a pause.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
  * @throws {TypeError | RangeError} an argument is invalid.

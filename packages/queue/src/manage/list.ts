@@ -1,6 +1,6 @@
 import type { RedisLike } from "@kit/core";
 import { choice, custom, integer, resolve } from "@kit/core/toolkit";
-import { encodedName } from "../job/names.js";
+import { encodedGroup, encodedName } from "../job/names.js";
 import { checkedAddress } from "../store/address.js";
 import { parseRecord } from "../history/record.js";
 import { listKept } from "../history/scripts/readers.js";
@@ -10,16 +10,26 @@ import { list } from "./scripts.js";
 import { runsOf } from "./workers.js";
 
 /**
- * States that you can list. Ready jobs are `waiting` (priority 0), `prioritised` (other priorities) or `suspended` (their name is stopped).
+ * States that you can list. Ready jobs are `waiting` (priority 0), `prioritised` (other priorities), `grouped` (they have a group) or
+ * `suspended` (their name is stopped).
  */
 export type ListedState =
-  "dead" | "waiting" | "prioritised" | "suspended" | "delayed" | "waiting-for-children" | "active" | "completed";
+  | "dead"
+  | "waiting"
+  | "prioritised"
+  | "grouped"
+  | "suspended"
+  | "delayed"
+  | "waiting-for-children"
+  | "active"
+  | "completed";
 
 /** For each state the key that has its jobs, and the kind of their entries. */
 const listedIn: Readonly<Record<Exclude<ListedState, "completed">, readonly [key: keyof QueueKeys, kind: string]>> = {
   dead: ["dead", "ids"],
   waiting: ["waiting", "list"],
   prioritised: ["prioritised", "ids"],
+  grouped: ["grouped", "grouped"],
   suspended: ["suspended", "suspended"],
   delayed: ["delayed", "entries"],
   "waiting-for-children": ["delayed", "parents"],
@@ -30,6 +40,7 @@ const listRules = {
   state: choice([...Object.keys(listedIn), "completed"] as ListedState[], "dead"),
   from: choice(["start", "end"], "start"),
   name: custom((_name, job: string) => encodedName(job), ""),
+  group: custom(encodedGroup, ""),
   start: integer(0, undefined, 0),
   count: integer(1, 100, 20),
 };
@@ -72,6 +83,12 @@ export const listJobs = async (
     /** @default jobs of all names */
     readonly name?: string | undefined;
     /**
+     * Only jobs of this group. The state `grouped` is read directly, other states are searched as with `name`.
+     *
+     * @default jobs of all groups, and jobs without a group
+     */
+    readonly group?: string | undefined;
+    /**
      * How many jobs to skip: the `next` of the previous page.
      *
      * @default 0
@@ -84,6 +101,7 @@ export const listJobs = async (
   const { keys } = checkedAddress(address);
   const { state, ...page } = resolve("options", options, listRules);
   if (state === "completed") {
+    if (page.group !== "") throw new TypeError('Expected no `group` with state "completed"');
     const { next, page: ended } = await listKept.run(redis, keys, page);
     const jobs = ended.map(({ id, at, head, bytes }) =>
       factsOfEnded(id, at, parseRecord(Buffer.from(head, "latin1")), bytes),
@@ -95,7 +113,7 @@ export const listJobs = async (
   const members = state === "active" ? found.map(({ member }) => member) : [];
   const runs = await runsOf(redis, keys, members);
   // Their scores are not instants.
-  const isDated = state !== "prioritised" && state !== "suspended";
+  const isDated = state !== "prioritised" && state !== "suspended" && state !== "grouped";
   const jobs = found.map(({ id, at, header, bytes, record }, index) => ({
     ...jobFacts(id, isDated ? at : null, Buffer.from(`${header}\n`, "latin1"), bytes, record),
     ...runs[index],

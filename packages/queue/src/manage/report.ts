@@ -7,7 +7,7 @@ import { readRecord } from "../history/scripts/readers.js";
 import { notesKey, type QueueAddress } from "../job/keys.js";
 import { parseBlob } from "../job/payload.js";
 import { readNotes, type StoredNotes } from "../notes/scripts/readers.js";
-import { dataOf, expiryOf, factsOf, type StoredFacts } from "../dead/letters.js";
+import { dataOf, expiryOf, factsOf, type StoredFacts } from "../dead/facts.js";
 import { dated } from "./dates.js";
 import type { JobState } from "./scripts.js";
 import { located } from "./search.js";
@@ -15,7 +15,7 @@ import { type RunningWorker, runsOf } from "./workers.js";
 
 const reportRules = { withData: boolean(false) };
 /** A job without its data. Times are ISO text. */
-export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt" | "uniqueKey"> {
+export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt" | "uniqueKey" | "group"> {
   readonly id: string;
   readonly addedAt: string | null;
   readonly error: StoredError | null;
@@ -23,6 +23,8 @@ export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt" | "uniqu
   readonly expiresAt: string | null;
   /** The key of a job that was added with `unique`. */
   readonly uniqueKey: string | null;
+  /** The group of the job. */
+  readonly group: string | null;
   /**
    * When it died, is due, has ended, or its lease ends. Null in other states, and while the job waits for the active job of its `unique`
    * key.
@@ -60,12 +62,13 @@ export interface JobReport extends JobFacts {
 }
 
 export const jobFacts = (id: string, at: number | null, blob: Buffer, bytes: number, record: string): JobFacts => {
-  const { error = null, uniqueKey = null, addedAt, ...facts } = factsOf(blob, record);
+  const { error = null, uniqueKey = null, group = null, addedAt, ...facts } = factsOf(blob, record);
   return {
     id,
     ...facts,
     error,
     uniqueKey,
+    group,
     addedAt: dated(addedAt || null),
     expiresAt: dated(expiryOf(blob)),
     at: dated(at),

@@ -8,8 +8,13 @@ import editSource from "../store/scripts/edit.lua";
 import eventsSource from "../store/scripts/events.lua";
 import findSource from "../store/scripts/find.lua";
 import flowSource from "../store/scripts/flow.lua";
+import groupPlacesSource from "../store/scripts/groupPlaces.lua";
+import groupsSource from "../store/scripts/groups.lua";
+import { groupKeys } from "../job/keys.js";
 import namesSource from "../store/scripts/names.lua";
 import limitSource from "../store/scripts/limit.lua";
+import leaveGroupSource from "../store/scripts/leaveGroup.lua";
+import listGroupsSource from "../store/scripts/listGroups.lua";
 import listSource from "../store/scripts/list.lua";
 import overviewSource from "../store/scripts/overview.lua";
 import pageSource from "../store/scripts/page.lua";
@@ -35,6 +40,9 @@ const instant = (text: unknown): Instant => {
   return String(text) === "" || ms >= behind ? null : ms;
 };
 
+/** Whether the next job of a group starts while a job of the group waits for its next attempt. */
+export type GroupRetry = "wait" | "pass";
+
 /** The state of a queue at one time. */
 export interface Overview {
   readonly jobs: number;
@@ -48,6 +56,15 @@ export interface Overview {
   readonly dead: number;
   /** Ready jobs whose names are paused or at their concurrency limit. They continue automatically after that. */
   readonly suspended: number;
+  /** Ready jobs that have a group; see `listGroups()`. */
+  readonly grouped: number;
+  /** How many groups have ready or active jobs, and how many of them may start another job now. */
+  readonly groups: number;
+  readonly groupsInTurn: number;
+  /** The limits of every group without own limits; see `setLimits()`. */
+  readonly groupConcurrency: number;
+  readonly groupRetry: GroupRetry;
+  readonly groupRate: { readonly count: number; readonly perMs: number } | null;
   /** Stored jobs that are in no list of work, because a list or a lease was deleted manually or evicted. See `repairQueue()`. */
   readonly lost: number;
   readonly now: number;
@@ -85,7 +102,21 @@ export interface Overview {
 export const overview = defineScript({
   name: "queue.overview",
   source: [entriesSource, overviewSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "meta", "limits", "kept", "suspended"],
+  keys: [
+    "jobs",
+    "waiting",
+    "prioritised",
+    "delayed",
+    "leases",
+    "dead",
+    "meta",
+    "limits",
+    "kept",
+    "suspended",
+    "grouped",
+    "turns",
+    "groups",
+  ],
   args: [],
   readonly: true,
   reply: (raw): Overview => {
@@ -99,6 +130,9 @@ export const overview = defineScript({
       .split(" ")
       .map(Number);
     const suspended = Number(all[16]);
+    const [grouped = 0, groups = 0, groupsInTurn = 0] = all.slice(20, 23).map(Number);
+    const [most, retry = "wait", starts = "0", per = "0"] = String(all[23]).split(" ");
+    const groupRate = starts === "0" ? null : { count: Number(starts), perMs: Number(per) };
     const named = String(all[17]).trim().split(" ");
     const names = Array.from({ length: Math.floor(named.length / 4) }, (_, index) => {
       const [name = "", most, since, waits] = named.slice(4 * index, 4 * index + 4);
@@ -117,7 +151,15 @@ export const overview = defineScript({
     }));
     return {
       ...{ jobs, waiting, prioritised, delayed, waitingForChildren, active, dead, suspended, now },
-      lost: Math.max(0, jobs - waiting - prioritised - held - active - dead - suspended),
+      ...{
+        grouped,
+        groups,
+        groupsInTurn,
+        groupConcurrency: Number(most) || 1,
+        groupRetry: retry as GroupRetry,
+        groupRate,
+      },
+      lost: Math.max(0, jobs - waiting - prioritised - held - active - dead - suspended - grouped),
       ...{
         nextDue: instant(all[7]),
         oldestParent: waitingForChildren === 0 ? null : Number(all[19]) - 2 * behind,
@@ -176,7 +218,7 @@ export interface Scanned {
 export const scan = defineScript({
   name: "queue.scan",
   source: [entriesSource, scanSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "suspended"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "suspended", "grouped"],
   args: ["from", "cursor"],
   readonly: true,
   reply: (raw): Scanned => {
@@ -194,8 +236,20 @@ export const scan = defineScript({
 /** Makes jobs ready that are in no list of work. Replies with their ids. */
 export const repair = defineScript({
   name: "queue.repair",
-  source: [entriesSource, readySource, eventsSource, repairSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "dead", "limits", "events", "suspended"],
+  source: [entriesSource, readySource, groupsSource, eventsSource, repairSource],
+  keys: [
+    "jobs",
+    "waiting",
+    "prioritised",
+    "delayed",
+    "leases",
+    "wake",
+    "dead",
+    "limits",
+    "events",
+    "suspended",
+    ...groupKeys,
+  ],
   args: ["verb", "ids"],
   idempotent: true,
   reply: (raw): readonly string[] => {
@@ -225,7 +279,7 @@ export const list = defineScript({
   name: "queue.list",
   source: [entriesSource, pageSource, listSource],
   keys: ["jobs", "failures", "listed"],
-  args: ["kind", "from", "start", "count", "name"],
+  args: ["kind", "from", "start", "count", "name", "group"],
   readonly: true,
   reply: (raw): ListedPage => {
     const [next = "-1", ...all] = (raw as unknown[]).map(String);
@@ -242,20 +296,38 @@ export const list = defineScript({
 /** Gives a ready or delayed job another priority. Replies with whether there is such a job. */
 export const prioritise = defineScript({
   name: "queue.prioritise",
-  source: [entriesSource, namesSource, placesSource, readySource, rankSource, prioritiseSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "suspended"],
+  source: [
+    entriesSource,
+    readySource,
+    groupsSource,
+    leaveGroupSource,
+    namesSource,
+    placesSource,
+    rankSource,
+    prioritiseSource,
+  ],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "suspended", ...groupKeys],
   args: ["id", "priority"],
   idempotent: true,
   reply: (raw): boolean => Number(raw) === 1,
 });
 
 /** What a script needs that ends jobs for which others wait. */
-const endingSources = [readySource, deadSource, successorSource, eventsSource, flowSource] as const;
+const endingSources = [deadSource, successorSource, eventsSource, flowSource] as const;
 
 /** Deletes a ready or delayed job. See `remove.lua`. */
 export const remove = defineScript({
   name: "queue.remove",
-  source: [entriesSource, namesSource, placesSource, ...endingSources, removeSource],
+  source: [
+    entriesSource,
+    readySource,
+    groupsSource,
+    leaveGroupSource,
+    namesSource,
+    placesSource,
+    ...endingSources,
+    removeSource,
+  ],
   keys: [
     "jobs",
     "waiting",
@@ -269,6 +341,7 @@ export const remove = defineScript({
     "suspended",
     "meta",
     "families",
+    ...groupKeys,
   ],
   args: ["id"],
   idempotent: true,
@@ -278,8 +351,17 @@ export const remove = defineScript({
 /** Replaces the stored form of a job. See `edit.lua`. */
 export const edit = defineScript({
   name: "queue.edit",
-  source: [entriesSource, namesSource, placesSource, readySource, rankSource, editSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead", "meta", "suspended"],
+  source: [
+    entriesSource,
+    readySource,
+    groupsSource,
+    leaveGroupSource,
+    namesSource,
+    placesSource,
+    rankSource,
+    editSource,
+  ],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead", "meta", "suspended", ...groupKeys],
   args: ["id", "digest", "blob"],
   idempotent: true,
   reply: (raw) => String(raw) as "edited" | "none" | "changed" | "elsewhere",
@@ -288,7 +370,7 @@ export const edit = defineScript({
 /** Deletes some of the waiting jobs. Not idempotent: a second run deletes further jobs. */
 export const drain = defineScript({
   name: "queue.drain",
-  source: [entriesSource, ...endingSources, drainSource],
+  source: [entriesSource, readySource, groupsSource, leaveGroupSource, ...endingSources, drainSource],
   keys: [
     "jobs",
     "waiting",
@@ -302,8 +384,9 @@ export const drain = defineScript({
     "dead",
     "meta",
     "families",
+    ...groupKeys,
   ],
-  args: ["from", "count"],
+  args: ["from", "count", "group"],
   reply: (raw): { readonly deleted: number; readonly left: number } => {
     const [deleted = 0, left = 0] = (raw as unknown[]).map(Number);
     return { deleted, left };
@@ -313,7 +396,19 @@ export const drain = defineScript({
 /** Ends a job, including an active one. See `cancel.lua`. */
 export const cancel = defineScript({
   name: "queue.cancel",
-  source: [entriesSource, namesSource, placesSource, revokedSource, ...endingSources, cancelSource],
+  source: [
+    ...[
+      entriesSource,
+      readySource,
+      groupsSource,
+      leaveGroupSource,
+      namesSource,
+      placesSource,
+      revokedSource,
+      ...endingSources,
+    ],
+    cancelSource,
+  ],
   keys: [
     "jobs",
     "waiting",
@@ -330,6 +425,7 @@ export const cancel = defineScript({
     "named",
     "meta",
     "families",
+    ...groupKeys,
     "...replies",
   ],
   args: ["id", "header", "cursor", "channel", "caller", "pushes"],
@@ -343,8 +439,20 @@ export const cancel = defineScript({
 /** Gives a ready or delayed job another due time. See `reschedule.lua`. */
 export const reschedule = defineScript({
   name: "queue.reschedule",
-  source: [entriesSource, namesSource, placesSource, readySource, successorSource, eventsSource, rescheduleSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead", "limits", "events", "suspended"],
+  source: [
+    ...[
+      entriesSource,
+      readySource,
+      groupsSource,
+      leaveGroupSource,
+      namesSource,
+      placesSource,
+      successorSource,
+      eventsSource,
+    ],
+    rescheduleSource,
+  ],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead", "limits", "events", "suspended", ...groupKeys],
   args: ["id", "due"],
   idempotent: true,
   reply: (raw) => String(raw) as "ready" | "delayed" | "none" | "dead" | "elsewhere",
@@ -353,9 +461,54 @@ export const reschedule = defineScript({
 /** Changes the limits of a queue. See `limit.lua`. */
 export const limit = defineScript({
   name: "queue.limit",
-  source: [entriesSource, readySource, bucketSource, eventsSource, limitSource],
-  keys: ["limits", "wake", "events", "named", "changed"],
-  args: ["paused", "concurrency", "rate", "names", "askedAt"],
+  source: [entriesSource, readySource, groupsSource, bucketSource, eventsSource, limitSource],
+  keys: ["limits", "wake", "events", "named", "changed", ...groupKeys],
+  args: ["paused", "concurrency", "rate", "names", "ofGroups", "askedAt"],
   idempotent: true,
   reply: String,
+});
+
+/** One group, as `listGroups.lua` reads it. */
+export interface ListedGroup {
+  readonly group: string;
+  readonly ready: number;
+  readonly active: number;
+  readonly concurrency: number;
+  readonly weight: number;
+  readonly pausedAt: Instant;
+  readonly retryAt: Instant;
+  readonly haltedUntil: Instant;
+  readonly addedAt: Instant;
+}
+
+/** Reads a page of groups, by name. See `listGroups.lua`. */
+export const listGroups = defineScript({
+  name: "queue.listGroups",
+  source: [entriesSource, listGroupsSource],
+  keys: ["jobs", "delayed", ...groupKeys],
+  args: ["after", "count"],
+  readonly: true,
+  reply: (raw): { readonly now: number; readonly groups: readonly ListedGroup[] } => {
+    const [now, ...all] = (raw as unknown[]).map(String);
+    const groups = Array.from({ length: all.length / 9 }, (_, index) => {
+      const [name = "", ready, active, most, weight, ...instants] = all.slice(9 * index, 9 * index + 9);
+      const [pausedAt = null, retryAt = null, haltedUntil = null, addedAt = null] = instants.map(instant);
+      return {
+        ...{ group: decodeURIComponent(name), ready: Number(ready), active: Number(active) },
+        ...{ concurrency: Number(most), weight: Number(weight) },
+        ...{ pausedAt, retryAt, haltedUntil, addedAt },
+      };
+    });
+    return { now: Number(now), groups };
+  },
+});
+
+/** Reads the ids of the jobs that have a place of a group. See `groupPlaces.lua`. */
+export const groupPlaces = defineScript({
+  name: "queue.groupPlaces",
+  source: groupPlacesSource,
+  keys: ["held"],
+  args: ["group"],
+  readonly: true,
+  reply: (raw): readonly string[] => (raw as unknown[]).map(String),
 });

@@ -3,6 +3,10 @@ import type { QueueKeys } from "../job/keys.js";
 import { takeIdWidth } from "../job/take-id.js";
 import { find, type Found, scan } from "./scripts.js";
 
+/** Where a job can be whose id does not show it. A job of a group is not in `waiting`. */
+const listsOf = (entry: string): readonly ("leases" | "waiting" | "suspended" | "grouped")[] =>
+  /^!-?\d+@/.test(entry) ? ["leases", "grouped", "suspended"] : ["leases", "waiting", "suspended"];
+
 /** Finds a job. If its id does not show where it is, searches the leases and the other ready jobs, up to twice. */
 export const located = async (
   context: ClientContext,
@@ -12,7 +16,7 @@ export const located = async (
   for (let searches = 0; ; searches++) {
     const found = await find.run(context, keys, { id });
     if (found.state !== "lost" || searches === 2) return found;
-    for (const from of ["leases", "waiting", "suspended"] as const)
+    for (const from of listsOf(found.entry))
       for await (const page of pagesOf(context, keys, from)) {
         const held = page.find(([entry]) => entry === found.entry);
         if (!held) continue;
@@ -26,7 +30,7 @@ export const located = async (
 export async function* pagesOf(
   context: ClientContext,
   keys: QueueKeys,
-  from: "jobs" | "leases" | "waiting" | "suspended",
+  from: "jobs" | "leases" | "waiting" | "suspended" | "grouped",
 ): AsyncGenerator<readonly (readonly [entry: string, at: number | null, member: string])[]> {
   let cursor = "0";
   do {

@@ -117,10 +117,10 @@ const pausedHelp = "1 while the queue is paused, or with `job` the jobs of this 
 
 const samplesOf = (queue: string, seen: Overview): MetricSample[] => {
   const { waiting, prioritised, suspended, delayed, active, dead, lost, now, nextDue, pausedAt, names } = seen;
-  const { waitingForChildren, oldestParent } = seen;
+  const { waitingForChildren, oldestParent, grouped, groups, groupsInTurn } = seen;
   const { completed, died, crashed, deadDropped, deadBytes } = seen;
   const states = {
-    ...{ ready: waiting + prioritised, suspended, delayed, active, dead, lost },
+    ...{ ready: waiting + prioritised, grouped, suspended, delayed, active, dead, lost },
     "waiting-for-children": waitingForChildren,
   };
   const gauge = (name: string, help: string, value: number): MetricSample => ({
@@ -145,6 +145,8 @@ const samplesOf = (queue: string, seen: Overview): MetricSample[] => {
       "How long the first job that waits for its children has been added or due",
       Math.max(0, now - (oldestParent ?? now)) / 1_000,
     ),
+    gauge("groups", "Groups that have ready or active jobs", groups),
+    gauge("groups_in_turn", "Groups that can start a job now", groupsInTurn),
     gauge("paused", pausedHelp, Number(pausedAt !== null)),
     ...names.map(({ name: job, ...named }) => ({
       ...gauge("paused", pausedHelp, Number(named.pausedAt !== null)),

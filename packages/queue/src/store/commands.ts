@@ -11,7 +11,16 @@ import {
   pause,
 } from "@kit/core/toolkit";
 import { QueueEvictionError } from "../job/errors.js";
-import { answeredKey, keyHead, onceKeys, type QueueKeys, queueKeys, repliesKey, takenKey } from "../job/keys.js";
+import {
+  answeredKey,
+  groupKeys,
+  keyHead,
+  onceKeys,
+  type QueueKeys,
+  queueKeys,
+  repliesKey,
+  takenKey,
+} from "../job/keys.js";
 import { planned } from "../job/words.js";
 import type { QueueSettings } from "./options.js";
 import { wallMs } from "./wall.js";
@@ -62,7 +71,7 @@ interface OwnScript<Args, Reply> {
   run(redis: ClientContext, keys: QueueKeys, args: Args, options: { readonly deadlineMs: number }): Promise<Reply>;
 }
 
-type AddKeys = QueueKeys & { readonly once: readonly string[] };
+type AddKeys = QueueKeys & { readonly others: readonly string[] };
 type StepKeys = QueueKeys & { readonly taken: string; readonly replies: readonly string[] };
 
 /** The scripts of one queue on one client. */
@@ -70,8 +79,8 @@ export class QueueCommands {
   /** The life of the queue or worker that the commands belong to. */
   readonly life: ObjectLife;
   readonly context: ClientContext;
-  readonly keys: QueueKeys;
-  readonly #keysOfAdd: AddKeys;
+  /** `others`: of an add that has none. */
+  readonly keys: AddKeys;
   /** The background operations of a worker report here. An outage emits one error when it starts, and one when it is over. */
   readonly outage: OutageReporter;
   readonly #name: string;
@@ -86,6 +95,8 @@ export class QueueCommands {
   #isOpen = false;
   /** Server time minus our wall clock, in milliseconds, once the server was checked. An upper estimate. */
   offsetMs = 0;
+  /** Without those for groups until the queue has its first group. */
+  #scripts = scripts.plain;
   /** The lower bound of the offset. */
   #leastOffsetMs = Infinity;
   /** The eviction policy that was last emitted. */
@@ -101,8 +112,7 @@ export class QueueCommands {
     isolate: boolean = settings.isolate,
   ) {
     const { prefix } = settings;
-    this.keys = queueKeys(prefix, name);
-    this.#keysOfAdd = { ...this.keys, once: [] };
+    this.keys = { ...queueKeys(prefix, name), others: [] };
     this.life = new ObjectLife(redis, { prefix, isolate }, what);
     this.context = this.life.context;
     this.#name = name;
@@ -162,8 +172,9 @@ export class QueueCommands {
    * producers whose answers are stored or read. Empty without an `addOnce` or a key.
    */
   async add(args: AddArgs, answeredTo: readonly string[], deadline: Deadline): Promise<scripts.AddReply> {
-    const keys = /\t(?:ifNew|answer)/.test(args.plan) ? this.#keysOfOnce(answeredTo, args.plan) : this.#keysOfAdd;
-    return await this.store(scripts.add, keys, args, deadline);
+    const keys = /\t(?:ifNew|answer|group)/.test(args.plan) ? this.#keysFor(args.plan, answeredTo) : this.keys;
+    const { add } = args.plan.includes(planned("group")) ? await this.#withGroups() : scripts.plain;
+    return await this.store(add, keys, args, deadline);
   }
 
   /** Runs a script that adds jobs, see `add`. */
@@ -207,7 +218,8 @@ export class QueueCommands {
       taken: this.#takenBy(request.takeId),
       replies,
     });
-    return scripts.step.run(executor ?? this.context, keys, { ...request, done, others }, { deadlineMs });
+    const args = { ...request, done, others };
+    return this.move(({ step }) => step.run(executor ?? this.context, keys, args, { deadlineMs }));
   }
 
   /** Reads outcomes for `caller`, and deletes the ones it has received. */
@@ -225,12 +237,22 @@ export class QueueCommands {
   /** Undoes a take whose reply was lost. Resolves with the number of returned jobs. */
   recover(takeId: string): Promise<number> {
     const { deadlineMs } = this.#settings;
-    return scripts.recover.run(
-      this.context,
-      { ...this.keys, taken: this.#takenBy(takeId) },
-      { takeId },
-      { deadlineMs },
-    );
+    const keys = { ...this.keys, taken: this.#takenBy(takeId) };
+    return this.move(({ recover }) => recover.run(this.context, keys, { takeId }, { deadlineMs }));
+  }
+
+  /** Runs a script that moves jobs. If the queue has groups, the scripts without them change nothing. */
+  async move<Reply>(run: (own: typeof scripts.plain) => Promise<Reply>): Promise<Reply> {
+    try {
+      return await run(this.#scripts);
+    } catch (error) {
+      if (!KitError.is(error) || !error.message.includes("KIT_GROUPS")) throw error;
+    }
+    return await run(await this.#withGroups());
+  }
+
+  async #withGroups(): Promise<typeof scripts.plain> {
+    return (this.#scripts = (await import("./grouped/index.js")).grouped);
   }
 
   /** Reports that a background loop of a worker failed, and waits before its next try. */
@@ -251,9 +273,11 @@ export class QueueCommands {
     return takenKey(this.head, takeId);
   }
 
-  #keysOfOnce(answeredTo: readonly string[], plan: string): AddKeys {
+  #keysFor(plan: string, answeredTo: readonly string[]): AddKeys {
     const answered = answeredTo.map((producer) => answeredKey(this.head, producer));
-    return { ...this.keys, once: onceKeys(this.keys, answered, plan.includes(planned("key"))) };
+    const others = plan.includes(planned("group")) ? groupKeys.map((part) => this.keys[part]) : [];
+    if (/\t(?:ifNew|answer)/.test(plan)) others.push(...onceKeys(this.keys, answered, plan.includes(planned("key"))));
+    return { ...this.keys, others };
   }
 
   #repliesOf(caller: string): string {

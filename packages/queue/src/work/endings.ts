@@ -15,8 +15,8 @@ export interface Ending {
   readonly isSnoozed?: boolean;
   /** It is done without having run: no worker took it in time. */
   readonly isExpired?: boolean;
-  /** No job of the queue starts until this job is tried again. */
-  readonly isHeld?: boolean;
+  /** No job of the queue, or of its group, starts until this job is tried again. */
+  readonly holds?: "queue" | "group" | undefined;
   /** The value that its handler returned. */
   readonly result?: unknown;
   /** The outcome for its caller or its parents, as `outcomes.lua` returns it. Undefined if nothing waits for it. */
@@ -82,10 +82,12 @@ const leads = ({ header }: TakenJob): boolean => header.keepsLast || header.isIn
 const isSimple = ({ job, verdict, isExpired, outcome }: Ending): boolean =>
   verdict === "done" && !isExpired && outcome === undefined && !leads(job) && isMade(job.id);
 
+const wayOf = { queue: "hold", group: "halt", snooze: "snooze", retry: "retry" };
+
 /** The `verdict` of `step.lua`. */
-const verdictOf = ({ job, verdict, isSnoozed, isExpired, isHeld }: Ending): string => {
+const verdictOf = ({ job, verdict, isSnoozed, isExpired, holds }: Ending): string => {
   const unbegun = job.isLimited && (job.hasHandler === undefined || job.refusal !== undefined) ? " unbegun" : "";
   if (typeof verdict === "number")
-    return `${isHeld ? "hold" : isSnoozed ? "snooze" : "retry"}=${String(verdict)}${unbegun}`;
+    return `${wayOf[holds ?? (isSnoozed ? "snooze" : "retry")]}=${String(verdict)}${unbegun}`;
   return `${isExpired ? "expired" : verdict}${leads(job) ? " leads" : ""}${unbegun}`;
 };

@@ -176,7 +176,8 @@ export class Fates {
 
   #end(job: TakenJob, verdict: "dead" | number, error: unknown, attempts: number, snoozedBy?: string): void {
     const isSnoozed = snoozedBy !== undefined;
-    const isHeld = snoozedBy === rateLimited;
+    const holds: Ending["holds"] =
+      snoozedBy === rateLimited ? "queue" : snoozedBy === groupLimited ? "group" : undefined;
     job.state = "ending";
     const isPassed = snoozedBy === refused;
     const { crashes, isFresh } = job;
@@ -185,9 +186,9 @@ export class Fates {
     const passes = { count, isFresh: isPassed && isFresh };
     const record = recordOf(attempts, crashes, storedError(error), snoozes, passes);
     const outcome = verdict === "dead" ? failedOutcome(record) : undefined;
-    const ending = { job, verdict, record, error, outcome, isSnoozed, isHeld };
+    const ending = { job, verdict, record, error, outcome, isSnoozed, holds };
     // The waiting jobs go back first, so that this job goes ahead of them.
-    if (isHeld) this.#host.waitFor(this.#host.holding(job).then(() => this.#fetcher.end(ending)));
+    if (holds === "queue") this.#host.waitFor(this.#host.holding(job).then(() => this.#fetcher.end(ending)));
     else this.#fetcher.end(ending);
   }
 }
@@ -196,6 +197,8 @@ export class Fates {
 const isAwaited = ({ header }: TakenJob): boolean => header.replyTo !== undefined || header.isChild;
 
 const rateLimited = "KIT_JOB_RATE_LIMITED";
+/** The same for the job's group. */
+const groupLimited = `${rateLimited} group`;
 const unrecoverable = "KIT_JOB_UNRECOVERABLE";
 const refused = "KIT_JOB_REFUSED";
 
@@ -228,7 +231,7 @@ const wishOf = (job: TakenJob, error: unknown): Wish => {
     const isSnooze = code === "KIT_JOB_SNOOZED" || code === rateLimited;
     return {
       isHandedOver,
-      code,
+      code: code === rateLimited && (error as RateLimitError).group && job.group !== undefined ? groupLimited : code,
       // Its class checks it as well, but the class may be from another copy, or the value may have changed.
       snoozeMs: isSnooze
         ? msOption("retryAfterMs", (error as SnoozeError | RateLimitError).retryAfterMs, 0, longestWaitMs)

@@ -1,6 +1,6 @@
 import { asKitError } from "@kit/core/toolkit";
 import type { QueueCommands } from "../store/commands.js";
-import { handBack, maxEnded } from "../store/scripts/index.js";
+import { maxEnded, type plain } from "../store/scripts/index.js";
 import type { JobLeases } from "./leases.js";
 import type { TakenJob } from "./taken.js";
 
@@ -69,11 +69,11 @@ export class Returns {
     this.#onEnded();
   }
 
-  async #send(args: Parameters<typeof handBack.run>[2]): Promise<void> {
+  async #send(args: Parameters<typeof plain.handBack.run>[2]): Promise<void> {
     const { life, outage } = this.#commands;
     for (let attempt = 1; !life.signal.aborted; attempt++)
       try {
-        await this.#commands.run(handBack, args);
+        await this.#commands.move(({ handBack }) => this.#commands.run(handBack, args));
         return outage.worked("returning");
       } catch (reason) {
         const error = asKitError(reason, "Handing jobs back");

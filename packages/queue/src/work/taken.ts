@@ -148,6 +148,10 @@ export class TakenJob implements Job {
     return this.header.priority;
   }
 
+  get group(): string | undefined {
+    return this.header.group;
+  }
+
   get closing(): AbortSignal {
     return (this.#closing ??= controllerOf(this.#closingReason)).signal;
   }
@@ -174,8 +178,9 @@ export class TakenJob implements Job {
 
   /** The facts that its handler can read, without its signals. Logs show these facts, as JSON and on the console. */
   toJSON(): Omit<Job, "closing" | "signal"> {
-    const { id, name, data, attempt, maxAttempts, crashes, snoozes, priority, traceparent, addedAt, takenAt } = this;
-    return { id, name, data, attempt, maxAttempts, crashes, snoozes, priority, traceparent, addedAt, takenAt };
+    const { id, name, data, attempt, maxAttempts, crashes, snoozes, priority, group } = this;
+    const { traceparent, addedAt, takenAt } = this;
+    return { id, name, data, attempt, maxAttempts, crashes, snoozes, priority, group, traceparent, addedAt, takenAt };
   }
 
   [Symbol.for("nodejs.util.inspect.custom")](): object {

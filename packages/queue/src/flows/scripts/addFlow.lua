@@ -10,13 +10,17 @@
 -- KEYS[7]  limits       hash     what keeps jobs from beginning; `listened`
 -- KEYS[8]  events       stream   what happened, for those who listen
 -- KEYS[9]  families     hash     the open and ended children of each parent, see `flow.lua`
--- KEYS[10] answered     string   sequence number and answers of this producer's last call
+-- KEYS[10] grouped      zset     ready jobs that have a group, see `groups.lua`
+-- KEYS[11] turns        zset     groups in the order of their turns
+-- KEYS[12] held         zset     group and id of the jobs that have a place of their group
+-- KEYS[13] groups       hash     settings of groups
+-- KEYS[14] answered     string   sequence number and answers of this producer's last call
 -- ARGV[1]  producer     string   9 characters
 -- ARGV[2]  sequence     integer  number of this call; calls of one producer come in order
 -- ARGV[3]  isNew        integer  1: this producer has not called for an hour; the oldest producers are dropped
 -- ARGV[4]  plan         string   one line per job: its id, then a tab before each word of the job. `root`: the first job of a flow;
 --                                `open=3`: it has so many children; `ifNew`: the flow is only stored if there is no job of this id;
---                                `front`, `priority`, `delay` and `due` as in `add.lua`
+--                                `front`, `priority`, `group`, `delay` and `due` as in `add.lua`
 -- ARGV[n]  blobs        string   header and payload of each
 --
 -- Reply     now, answers         server time, epoch ms, after a minus if the server has lost the data of the queue, and its layout. Then a line
@@ -30,7 +34,11 @@ local producers = KEYS[6]
 local limits = KEYS[7]
 local events = KEYS[8]
 local families = KEYS[9]
-local answered = KEYS[10]
+local grouped = KEYS[10]
+local turns = KEYS[11]
+local held = KEYS[12]
+local groups = KEYS[13]
+local answered = KEYS[14]
 local producer = ARGV[1]
 local sequence = ARGV[2]
 local isNew = ARGV[3]
@@ -40,6 +48,7 @@ local blobs = { unpack(ARGV, 5) }
 -- Libraries
 
 failOnOtherType(waiting, prioritised, wake, families, answered)
+joinGroups(true, grouped, turns, held, groups)
 listen(limits)
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -68,7 +77,8 @@ local function append(list, ...)
 end
 local function store(job)
   local id, blob = job.id, job.blob
-  local entry = entryOf(id, tonumber(job.priority or 0))
+  local entry = entryOf(id, tonumber(job.priority or 0), job.group)
+  if job.group and redis.call('HEXISTS', groups, '') == 0 then redis.call('HSET', groups, '', '0 wait 0 0') end
   local due = math.min(job.delay and now + job.delay or tonumber(job.due or now), behind - 1)
   local state = due > now and 'delayed' or 'ready'
   added[id] = true
@@ -84,7 +94,7 @@ local function store(job)
     append(later, string.format('%.0f', due), entry)
     isEarlier = isEarlier or due < earliest
   elseif job.front then
-    redis.call('LPUSH', waiting, id)
+    if job.group then enterGroups({ entry }, true) else redis.call('LPUSH', waiting, id) end
     wakeWorker(wake)
   else
     append(ready, entry)
@@ -103,10 +113,12 @@ inBatches(fields, function(...) redis.call('HSET', jobs, ...) end)
 inBatches(open, function(...) redis.call('HSET', families, ...) end)
 inBatches(later, function(...) redis.call('ZADD', delayed, ...) end)
 if #ready > 0 then
-  makeReady(waiting, prioritised, ready, false)
+  makeReady(waiting, prioritised, enterGroups(ready, false), false)
   wakeWorker(wake)
 end
+turnGroups(wake)
 if isEarlier then wakeTimers(wake) end
 redis.call('SET', answered, sequence .. answers, 'PX', 600000)
+closeGroups()
 recordEvents(events)
 return (isLost and '-' or '') .. now .. answers

@@ -9,14 +9,15 @@
 -- KEYS[6]  producers    zset     producer to the sequence number of its last call
 -- KEYS[7]  limits       hash     what keeps jobs from beginning; `listened`
 -- KEYS[8]  events       stream   what happened, for those who listen
--- KEYS[n]  once         any      only if a job has the word `ifNew` or `answer`: `leases`, `dead`, `failures` and `suspended`; then
+-- KEYS[n]  others       any      only if a job has the word `group`: `grouped`, `turns`, `held` and `groups`; then only if one has the word
+--                                `ifNew` or `answer`: `leases`, `dead`, `failures` and `suspended`; then
 --                                `unique`, if a job has the word `key`; then, if one has the word `answer`, the stored answers of this
 --                                producer, and of the producer in the word `settles` of each such job
 -- ARGV[1]  producer     string   9 characters; the ids of its jobs are these, a dot and a count in base 36
 -- ARGV[2]  sequence     integer  number of this call; calls of one producer come in order
 -- ARGV[3]  isNew        integer  1: this producer has not called for an hour; the oldest producers are dropped
 -- ARGV[4]  plan         string   one line per job: its id, then a tab before each word of the job. Without words it goes to the end of
---                                `waiting`. `front`: to the front; `priority=-1`: its priority; `delay=500`: ms to wait;
+--                                `waiting`. `front`: to the front; `priority=-1`: its priority; `group=NAME`: its group; `delay=500`: ms to wait;
 --                                `due=1700000000000`: instant; `ifNew`: only if there is no job of this id but one that has expired;
 --                                `settles=NAME:5`: only if call 5 of producer NAME did not arrive, which then is refused for ever;
 --                                `answer`: reply with whether it was added, `answer=quick`: without a search. `key=KEY`: only if no job
@@ -41,7 +42,7 @@ local wake = KEYS[5]
 local producers = KEYS[6]
 local limits = KEYS[7]
 local events = KEYS[8]
-local once = { unpack(KEYS, 9) }
+local others = { unpack(KEYS, 9) }
 local producer = ARGV[1]
 local sequence = ARGV[2]
 local isNew = ARGV[3]
@@ -62,8 +63,17 @@ else
   failOnOtherType(wake, prioritised)
   first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 end
-local leases, dead, failures, suspended = unpack(once, 1, 4)
-local stored, unique, leased = { unpack(once, 5) }, nil, 0
+local grouped, turns, places, groups
+if string.find(plan, '\tgroup=', 1, true) then
+  grouped, turns, places, groups = unpack(others, 1, 4)
+  others = { unpack(others, 5) }
+  redis.call('ZCARD', grouped)
+  redis.call('ZCARD', turns)
+  redis.call('ZCARD', places)
+  redis.call('HLEN', groups)
+end
+local leases, dead, failures, suspended = unpack(others, 1, 4)
+local stored, unique, leased = { unpack(others, 5) }, nil, 0
 if leases then
   leased = redis.call('ZCARD', leases)
   redis.call('ZCARD', dead)
@@ -106,6 +116,11 @@ end
 -- Libraries
 
 lines = listened and {}
+if grouped then
+  joinGroups(true, grouped, turns, places, groups)
+  -- From now on all scripts heed groups.
+  if redis.call('HEXISTS', groups, '') == 0 then redis.call('HSET', groups, '', '0 wait 0 0') end
+end
 local ids, words = {}, {}
 for id, rest in string.gmatch(plan, '([^\n\t]+)([^\n]*)') do
   ids[#ids + 1] = id
@@ -128,8 +143,9 @@ local function stateOf(id)
     for _, member in ipairs(redis.call('ZRANGE', leases, 0, 999)) do active[leasedEntry(member)] = true end
   end
   if active[entry] then return 'active' end
-  if leased > 1000 then return entry == id and 'unsure' or 'active' end
-  return (entry == id or redis.call('ZCARD', suspended) > 0) and 'ready' or 'lost'
+  local isOpen = entry == id or groupOf(entry)
+  if leased > 1000 then return isOpen and 'unsure' or 'active' end
+  return (isOpen or redis.call('ZCARD', suspended) > 0) and 'ready' or 'lost'
 end
 
 local function delay(entry, due)
@@ -149,7 +165,7 @@ local function unsuspend(entry, name)
   for _ = 1, 10 do
     local page = redis.call('ZRANGE', suspended, from, to, 'BYLEX', 'LIMIT', 0, 1000)
     for _, member in ipairs(page) do
-      if suspendedEntry(member) == entry then
+      if placedEntry(member) == entry then
         unsuspended[#unsuspended + 1] = member
         ready[#ready + 1] = entry
         return
@@ -160,15 +176,16 @@ local function unsuspend(entry, name)
   end
 end
 
--- Gives a job that is ready or delayed this blob and, if it waits for no further attempt, the due instant. It keeps its priority.
+-- Gives a job that is ready or delayed this blob and, if it waits for no further attempt, the due instant. It keeps its priority and group.
 local function replace(held, former, blob, due)
   local entry = entryOfBlob(held.id, former)
-  local priority = string.match(entry, '^!(-?%d+)!')
-  redis.call('HSET', jobs, held.id, withOption(blob, 'priority', priority))
+  local priority = string.match(entry, '^!(-?[1-9]%d*)[!@]')
+  blob = withOption(withOption(blob, 'priority', priority), 'group', (groupOf(entry)))
+  redis.call('HSET', jobs, held.id, blob)
   local score = tonumber(redis.call('ZSCORE', delayed, entry) or nil)
   if not score then
     local name = nameOf(former)
-    if name and name ~= nameOf(blob) and redis.call('ZCARD', suspended) > 0 then unsuspend(entry, name) end
+    if name and name ~= nameOf(blob) and not groupOf(entry) and redis.call('ZCARD', suspended) > 0 then unsuspend(entry, name) end
     return
   end
   if score >= behind then
@@ -261,7 +278,7 @@ for i, id in ipairs(ids) do
       redis.call('ZADD', producers, number, repeated)
     end
   end
-  local entry = entryOf(id, tonumber(word.priority or 0))
+  local entry = entryOf(id, tonumber(word.priority or 0), word.group)
   -- From `behind` on, a score is that of a successor.
   local due = math.min(word.delay and now + word.delay or tonumber(word.due or now), behind - 1)
   if not isStored and word.ifNew and (added[id] or redis.call('HEXISTS', jobs, id) == 1) then
@@ -293,7 +310,7 @@ for i, id in ipairs(ids) do
     if due > now then
       delay(entry, due)
     elseif word.front then
-      redis.call('LPUSH', waiting, id)
+      if word.group then enterGroups({ entry }, true) else redis.call('LPUSH', waiting, id) end
       wakeWorker(wake)
     else
       ready[#ready + 1] = entry
@@ -302,11 +319,14 @@ for i, id in ipairs(ids) do
 end
 inBatches(fields, function(...) redis.call('HSET', jobs, ...) end)
 if #ready > 0 then
+  if grouped then ready = enterGroups(ready, false) end
   makeReady(waiting, prioritised, ready, false)
   wakeWorker(wake)
 end
+turnGroups(wake)
 if isEarlier then wakeTimers(wake) end
 inBatches(unsuspended, function(...) redis.call('ZREM', suspended, ...) end)
+closeGroups()
 if stored[1] then
   redis.call('SET', stored[1], sequence .. answers, 'PX', 600000)
   if claims > 0 then dropUnused(unique, jobs, dead, 2 * claims, now) end

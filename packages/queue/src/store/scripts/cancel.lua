@@ -16,6 +16,10 @@
 -- KEYS[13] named        zset    name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
 -- KEYS[14] meta         hash    counters
 -- KEYS[15] families     hash    the open and ended children of each parent, see `flow.lua`
+-- KEYS[16] grouped  zset    ready jobs that have a group, see `groups.lua`
+-- KEYS[17] turns    zset    groups in the order of their turns
+-- KEYS[18] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[19] groups   hash    settings of groups
 -- KEYS[n]  replies      hash    of the caller, only if the job was called: id to what became of the job
 -- ARGV[1]  id           string  of the job
 -- ARGV[2]  header       string  its header line, if a later job may have the same id; else empty
@@ -42,7 +46,11 @@ local suspended = KEYS[12]
 local named = KEYS[13]
 local meta = KEYS[14]
 local families = KEYS[15]
-local replies = { unpack(KEYS, 16) }
+local grouped = KEYS[16]
+local turns = KEYS[17]
+local held = KEYS[18]
+local groups = KEYS[19]
+local replies = { unpack(KEYS, 20) }
 local id = ARGV[1]
 local header = ARGV[2]
 local cursor = ARGV[3]
@@ -53,6 +61,7 @@ local pushes = ARGV[6]
 -- Libraries
 
 failOnOtherType(failures, revoked, wake, named, meta, families)
+joinGroups(true, grouped, turns, held, groups)
 listen(limits)
 for _, key in ipairs(replies) do redis.call('HLEN', key) end
 local blob = redis.call('HGET', jobs, id)
@@ -74,6 +83,8 @@ end
 allowWrites(leases)
 releaseSuccessor(jobs, delayed, wake, id)
 settle(jobs, delayed, wake, failures, dead, meta, families, id, member and 'cancelled' or 'removed')
+leaveGroup(entry, place or '')
+turnGroups(wake)
 for _, key in ipairs(replies) do
   redis.call('HSET', key, id, 'cancelled')
   redis.call('PEXPIRE', key, 600000)
@@ -91,6 +102,7 @@ end
 redis.call('HDEL', failures, id)
 redis.call('HDEL', jobs, id)
 closeFamilies(delayed, families)
+closeGroups()
 tell(member and 'cancelled' or 'removed', id, nameOf(blob))
 recordEvents(events)
 -- Publishing is only a hint, so an error is ignored: the user may lack the permission.

@@ -1,7 +1,7 @@
 -- choose.lua - chooses the jobs that a step takes while names have limits.
 -- It changes nothing. Jobs of names that are stopped leave the front of the ready ones for `suspended`, so that no step meets them again.
 --
--- Needs idOf, suspendedEntry, nameOf, limitsOf
+-- Needs idOf, placedEntry, nameOf, limitsOf, inTurn
 -- Defines addStale, chooseByName
 
 -- Adds the members of `named` whose leases are gone, though no script removed them: deleted by hand, or ended by an older worker. 50 are
@@ -14,13 +14,14 @@ local function addStale(leaving, leases, named, isEnding, micros)
   end
 end
 
--- Chooses up to `count` jobs, and no further one once they have `maxBytes`, from `suspended` and from the ready ones, which `firstReady(n)` reads; members of `named` that are `leaving` do
+-- Chooses up to `count` jobs, and no further one once they have `maxBytes`, from `suspended` and from the ready ones, which `firstReady(n)` reads. Those in `inTurn`
+-- have a group, and come before `suspended` if they are first. Members of `named` that are `leaving` do
 -- not count as active.
 -- Replies with their entries, ids and blobs; how many jobs of priority 0 it met, and the ids of the others; those of them that it suspends,
 -- at most 100, each with its name; members of `suspended` that it took; of the taken ones the name and entry if the name has a
--- concurrency; whether further jobs in `suspended` may begin; whether there was no room for further ones.
+-- concurrency; whether further jobs in `suspended` may begin; whether there was no room for further ones; how many jobs with a group it met.
 local function chooseByName(jobs, suspended, named, names, leaving, count, maxBytes, firstReady)
-  local entries, ids, blobs, ranked, later, brought, held, plain = {}, {}, {}, {}, {}, {}, {}, 0
+  local entries, ids, blobs, ranked, later, brought, held, plain, ofGroups = {}, {}, {}, {}, {}, {}, {}, 0, 0
   local add = table.insert
   -- For each name, how many more of its jobs may begin: below 1 for one that is paused.
   local room, limits = {}, limitsOf(names)
@@ -61,9 +62,10 @@ local function chooseByName(jobs, suspended, named, names, leaving, count, maxBy
   while #entries < count and #later < 100 and bytes < maxBytes do
     local first, entry = firstSuspended(), ready[r]
     local id, priority = idOf(entry or '')
-    local own, urgency = idOf(first and suspendedEntry(first[1]) or '')
-    if first and (not entry or urgency <= priority) then
-      entry, id = suspendedEntry(first[1]), own
+    local own, urgency = idOf(first and placedEntry(first[1]) or '')
+    local isPreferred = not entry or urgency <= priority and not (inTurn.isFirst and inTurn[entry])
+    if first and isPreferred then
+      entry, id = placedEntry(first[1]), own
       add(brought, first[1])
       table.remove(firsts, 1)
       -- The next job of the name takes its place among the others.
@@ -72,7 +74,8 @@ local function chooseByName(jobs, suspended, named, names, leaving, count, maxBy
       if following then add(firsts, i, following) end
     elseif entry then
       r = r + 1
-      if priority == 0 then plain = plain + 1 else add(ranked, id) end
+      if inTurn[entry] then ofGroups = ofGroups + 1
+      elseif priority == 0 then plain = plain + 1 else add(ranked, id) end
     else break end
     local blob = redis.call('HGET', jobs, id)
     local name = nameOf(blob)
@@ -88,6 +91,6 @@ local function chooseByName(jobs, suspended, named, names, leaving, count, maxBy
       end
     end
   end
-  local others = { later = later, brought = brought, held = held, isMore = firstSuspended(), isCut = bytes >= maxBytes }
+  local others = { later = later, brought = brought, held = held, isMore = firstSuspended(), isCut = bytes >= maxBytes, ofGroups = ofGroups }
   return entries, ids, blobs, plain, ranked, others
 end

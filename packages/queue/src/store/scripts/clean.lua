@@ -11,9 +11,13 @@
 -- KEYS[8]  limits       hash     what keeps jobs from beginning; `listened`
 -- KEYS[9]  events       stream   what happened, for those who listen
 -- KEYS[10] families     hash     the open and ended children of each parent, see `flow.lua`
--- KEYS[11] listed       string   the jobs of the state: a list of ids, or a zset of ids, entries, or members of `suspended`
+-- KEYS[11] grouped  zset    ready jobs that have a group, see `groups.lua`
+-- KEYS[12] turns    zset    groups in the order of their turns
+-- KEYS[13] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[14] groups   hash    settings of groups
+-- KEYS[15] listed       string   the jobs of the state: a list of ids, or a zset of ids, entries, or members of `suspended` or `grouped`
 -- ARGV[1]  verb         string   `show`: changes nothing; or `clean`
--- ARGV[2]  state        string   `waiting`, `prioritised`, `suspended`, `delayed` or `dead`
+-- ARGV[2]  state        string   `waiting`, `prioritised`, `suspended`, `grouped`, `delayed` or `dead`
 -- ARGV[3]  olderThanMs  integer  only jobs that were added, or died, so long before this operation; 0: all
 -- ARGV[4]  begun        string   server time at which the operation began, epoch ms; empty: now
 -- ARGV[5]  name         string   only jobs of this name, as their headers have it; empty: all
@@ -30,7 +34,11 @@ local meta = KEYS[7]
 local limits = KEYS[8]
 local events = KEYS[9]
 local families = KEYS[10]
-local listed = KEYS[11]
+local grouped = KEYS[11]
+local turns = KEYS[12]
+local held = KEYS[13]
+local groups = KEYS[14]
+local listed = KEYS[15]
 local verb = ARGV[1]
 local state = ARGV[2]
 local olderThanMs = tonumber(ARGV[3])
@@ -41,6 +49,7 @@ local cursor = ARGV[6]
 -- Libraries
 
 failOnOtherType(jobs, failures, delayed, wake, dead, meta, families)
+joinGroups(true, grouped, turns, held, groups)
 listen(limits)
 if begun == '' then
   local time = redis.call('TIME')
@@ -67,7 +76,8 @@ for i = #entries, 1, -1 do
   if isList and bytes > 4194304 then break end
   looked = looked + 1
   local entry = entries[i]
-  local id = idOf(state == 'suspended' and suspendedEntry(entry) or entry)
+  local isPlaced = state == 'suspended' or state == 'grouped'
+  local id = idOf(isPlaced and placedEntry(entry) or entry)
   local blob = redis.call('HGET', jobs, id) or ''
   bytes = bytes + #blob
   -- A job that cannot be read counts as old.
@@ -88,6 +98,10 @@ if isList and looked > 0 then nextCursor = string.format('%d', cursor + looked) 
 if verb ~= 'clean' then return { #ids, nextCursor, begun } end
 
 allowWrites(delayed)
+for _, member in ipairs(isList and {} or members) do
+  leaveGroup(state == 'suspended' and placedEntry(member) or member, state == 'grouped' and '@' .. member or '')
+end
+turnGroups(wake)
 if state == 'dead' then
   redis.call('HINCRBY', meta, 'deadBytes', 0 - size)
   for _, id in ipairs(ids) do disband(families, id) end
@@ -106,7 +120,8 @@ if #ids > 0 then
   redis.call('HDEL', jobs, unpack(ids))
   redis.call('HDEL', failures, unpack(ids))
   closeFamilies(delayed, families)
-  if not isList then redis.call('ZREM', listed, unpack(members)) end
+  if not isList and state ~= 'grouped' then redis.call('ZREM', listed, unpack(members)) end
+  closeGroups()
 end
 if #freed > 0 then redis.call('HDEL', unique, unpack(freed)) end
 -- A removal inside a list is a search, about 0.1 s per million jobs before it.

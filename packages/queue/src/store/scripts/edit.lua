@@ -9,6 +9,10 @@
 -- KEYS[6]  dead         zset    id to the instant of its death
 -- KEYS[7]  meta         hash    counters
 -- KEYS[8]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
+-- KEYS[9] grouped  zset    ready jobs that have a group, see `groups.lua`
+-- KEYS[10] turns    zset    groups in the order of their turns
+-- KEYS[11] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[12] groups   hash    settings of groups
 -- ARGV[1]  id           string  of the job
 -- ARGV[2]  digest       string  SHA-1 of the header and payload that the caller has read, hexadecimal
 -- ARGV[3]  blob         string  its header and payload from now on
@@ -23,6 +27,10 @@ local wake = KEYS[5]
 local dead = KEYS[6]
 local meta = KEYS[7]
 local suspended = KEYS[8]
+local grouped = KEYS[9]
+local turns = KEYS[10]
+local held = KEYS[11]
+local groups = KEYS[12]
 local id = ARGV[1]
 local digest = ARGV[2]
 local blob = ARGV[3]
@@ -30,6 +38,7 @@ local blob = ARGV[3]
 -- Libraries
 
 failOnOtherType(wake, meta)
+joinGroups(true, grouped, turns, held, groups)
 local stored = redis.call('HGET', jobs, id)
 if not stored then return 'none' end
 -- An earlier arrival of this call.

@@ -1,7 +1,7 @@
 -- entries.lua - entries of jobs.
--- An entry is how a job stands in lists of work: its id, or `!priority!id` if the priority is not 0.
+-- An entry is how a job stands in lists of work: its id, or `!priority!id` if the priority is not 0, or `!priority@group!id` if it has a group.
 --
--- Defines behind, parked, optionOf, withOption, decoded, boundedPriority, idOf, entryOf, entryOfBlob, leasedEntry, suspendedEntry, takeIdOf, parseRecord, nameOf
+-- Defines behind, parked, optionOf, withOption, decoded, boundedPriority, idOf, groupOf, entryOf, entryOfBlob, leasedEntry, placedAs, placedEntry, takeIdOf, parseRecord, nameOf
 -- These read whatever is stored, also what no door lets in: a script that fails here would fail after its first write.
 
 -- In `delayed` the score of a job that waits for the end of another is its due instant plus `behind`, see `successor.lua`; that of one
@@ -9,7 +9,7 @@
 local behind, parked = 1000000000000000, 2000000000000000
 
 -- The letters of the options in the header of a stored job; see `words.ts`.
-local optionLetters = { expires = 'e', flow = 'f', latestKey = 'k', successor = 'n', priority = 'p', uniqueKey = 'u' }
+local optionLetters = { expires = 'e', flow = 'f', group = 'g', latestKey = 'k', successor = 'n', priority = 'p', uniqueKey = 'u' }
 
 -- The value of an option of a stored job; nil if it has none.
 local function optionOf(blob, name)
@@ -35,18 +35,25 @@ end
 
 local function idOf(entry)
   if string.byte(entry) ~= 33 then return entry, 0 end
-  local priority, id = string.match(entry, '^!(-?%d+)!(.*)$')
+  local priority, id = string.match(entry, '^!(-?%d+)@?[^!]*!(.*)$')
   if not id then return entry, 0 end
   return id, boundedPriority(priority)
 end
 
-local function entryOf(id, priority)
+-- The group and the id of a job that has a group; nil: it has none.
+local function groupOf(entry)
+  if string.byte(entry) ~= 33 then return nil end
+  return string.match(entry, '^!%-?%d+@([^!]+)!(.*)$')
+end
+
+local function entryOf(id, priority, group)
+  if group then return string.format('!%d@', priority) .. group .. '!' .. id end
   return priority == 0 and id or string.format('!%d!', priority) .. id
 end
 
--- The entry of a stored job, by the priority in its header.
+-- The entry of a stored job, by the priority and the group in its header.
 local function entryOfBlob(id, blob)
-  return entryOf(id, boundedPriority(optionOf(blob, 'priority')))
+  return entryOf(id, boundedPriority(optionOf(blob, 'priority')), optionOf(blob, 'group'))
 end
 
 -- The entry behind the take id of 12 characters in a member of `leases`.
@@ -54,8 +61,15 @@ local function leasedEntry(member)
   return string.sub(member, 13)
 end
 
--- The entry behind the name and the place in a member of `suspended`.
-local function suspendedEntry(member)
+-- A member of `suspended` or `grouped`: the jobs of a name or group sort by priority, then by number. Those that came in order have numbers
+-- from 10^15 on.
+local function placedAs(name, entry, number)
+  local _, priority = idOf(entry)
+  return string.format('%s %07d%016.0f ', name, priority + 1048576, number) .. entry
+end
+
+-- The entry behind the name and the place in such a member.
+local function placedEntry(member)
   return string.match(member, '^%S+ %S+ (.*)$') or member
 end
 

@@ -1,5 +1,6 @@
 -- handBack.lua - returns jobs to the queue.
--- They go to the front of their priority, in their order; those of names with limits to the front of their name in `suspended`.
+-- They go to the front of their priority, in their order; those of names with limits to the front of their name in `suspended`; those of
+-- groups to the front of their group.
 --
 -- KEYS[1]  leases       zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
@@ -11,6 +12,10 @@
 -- KEYS[8]  jobs         hash    id to header and payload
 -- KEYS[9]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- KEYS[10] named        zset    name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
+-- KEYS[11] grouped  zset    ready jobs that have a group, see `groups.lua`
+-- KEYS[12] turns    zset    groups in the order of their turns
+-- KEYS[13] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[14] groups   hash    settings of groups
 -- ARGV[1]  members      string  of `leases`, one per line
 -- ARGV[2]  after        string  entries that were handed back before and belong in front of these, one per line, nearest first
 -- ARGV[3]  limited      string  empty: the worker knows of no limits; `1` the jobs were taken under limits and did not begin, so they do
@@ -28,6 +33,10 @@ local events = KEYS[7]
 local jobs = KEYS[8]
 local suspended = KEYS[9]
 local named = KEYS[10]
+local grouped = KEYS[11]
+local turns = KEYS[12]
+local held = KEYS[13]
+local groups = KEYS[14]
 local members = ARGV[1]
 local after = ARGV[2]
 local limited = ARGV[3]
@@ -36,6 +45,7 @@ local begun = ARGV[4]
 -- Libraries
 
 failOnOtherType(waiting, prioritised, wake)
+joinGroups(true, grouped, turns, held, groups)
 listen(limits)
 if begun ~= '' then failOnOtherType(failures) end
 if limited ~= '' then failOnOtherType(named) end
@@ -79,7 +89,7 @@ if next(pivots) then
   for i = #entries, 1, -1 do
     local id, priority = idOf(entries[i])
     local pivot = pivots[priority]
-    if not pivot then table.insert(others, 1, entries[i])
+    if not pivot or groupOf(entries[i]) then table.insert(others, 1, entries[i])
     elseif priority == 0 then redis.call('LINSERT', waiting, 'AFTER', pivot[#pivot], id)
     else
       -- The pivot and those in front of it move forward by one; the job gets the pivot's former position.
@@ -89,9 +99,11 @@ if next(pivots) then
     end
   end
 end
-makeReady(waiting, prioritised, others, true)
+makeReady(waiting, prioritised, enterGroups(others, true), true)
+turnGroups(wake)
 if #held > 0 then wakeWorker(wake) end
 inBatches(held, function(...) redis.call('ZREM', leases, ...) end)
 inBatches(leaving, function(...) redis.call('ZREM', named, ...) end)
+closeGroups()
 recordEvents(events)
 return #held

@@ -1,4 +1,5 @@
 import { defineScript } from "@kit/core";
+import { groupKeys } from "../../job/keys.js";
 import { addReplyOf } from "./added.js";
 import addSource from "./add.lua";
 import beginSource from "./begin.lua";
@@ -11,13 +12,12 @@ import eventsSource from "./events.lua";
 import flowSource from "./flow.lua";
 import handBackSource from "./handBack.lua";
 import heartbeatSource from "./heartbeat.lua";
-import lettersSource from "./letters.lua";
 import namesSource from "./names.lua";
+import noGroupsSource from "./noGroups.lua";
 import openSource from "./open.lua";
 import outcomesSource from "./outcomes.lua";
 import readySource from "./ready.lua";
 import recoverSource from "./recover.lua";
-import redriveSource from "./redrive.lua";
 import revokedSource from "./revoked.lua";
 import stepSource from "./step.lua";
 import successorSource from "./successor.lua";
@@ -31,9 +31,8 @@ export const layout = 1;
 
 export type { AddReply } from "./added.js";
 
-/** The maximum number of jobs in one call of `step` and `redrive`. */
+/** The maximum number of jobs that one call of `step` ends. */
 export const maxEnded = 500;
-export const maxRedriven = 100;
 /** The maximum number of outcomes that one call requests. */
 export const maxWanted = 100;
 
@@ -70,16 +69,6 @@ export const open = defineScript({
   args: ["layout"],
   idempotent: true,
   reply: Number,
-});
-
-/** Stores jobs. */
-export const add = defineScript({
-  name: "queue.add",
-  source: [entriesSource, readySource, successorSource, uniqueSource, eventsSource, addSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "producers", "limits", "events", "...once"],
-  args: ["producer", "sequence", "isNew", "plan", "...blobs"],
-  idempotent: true,
-  reply: addReplyOf,
 });
 
 /** A lease that ended without its holder. */
@@ -177,43 +166,8 @@ const stepKeys = [
   "suspended",
   "named",
   "families",
+  ...groupKeys,
 ] as const;
-
-/** The only call of a worker. Its take id makes a lost reply safe: `recover` returns the jobs that were in the reply. */
-export const step = defineScript({
-  name: "queue.step",
-  source: [
-    entriesSource,
-    readySource,
-    deadSource,
-    revokedSource,
-    contactSource,
-    watchSource,
-    takesSource,
-    successorSource,
-    bucketSource,
-    eventsSource,
-    flowSource,
-    namesSource,
-    chooseSource,
-    stepSource,
-  ],
-  keys: [...stepKeys, "...replies"],
-  args: [
-    "takeId",
-    "count",
-    "sure",
-    "room",
-    "leaseMs",
-    "flags",
-    "bounds",
-    "maintenance",
-    "done",
-    "...others[member verdict record answer]",
-  ],
-  bytes: true,
-  reply: decodeStep,
-});
 
 /** Extends leases. */
 export const heartbeat = defineScript({
@@ -238,78 +192,6 @@ export const begin = defineScript({
   reply: (raw): boolean => Number(raw) === 1,
 });
 
-/** Returns jobs to the front of the queue. Replies with their number. */
-export const handBack = defineScript({
-  name: "queue.handBack",
-  source: [entriesSource, readySource, bucketSource, namesSource, eventsSource, handBackSource],
-  keys: ["leases", "waiting", "prioritised", "wake", "limits", "failures", "events", "jobs", "suspended", "named"],
-  args: ["members", "after", "limited", "begun"],
-  idempotent: true,
-  reply: Number,
-});
-
-/** Undoes a take whose reply was lost. Replies with the number of returned jobs. */
-export const recover = defineScript({
-  name: "queue.recover",
-  source: [entriesSource, readySource, takesSource, bucketSource, namesSource, eventsSource, recoverSource],
-  keys: ["leases", "waiting", "prioritised", "wake", "taken", "limits", "events", "jobs", "suspended", "named"],
-  args: ["takeId"],
-  idempotent: true,
-  reply: Number,
-});
-
-/** A stored dead letter. */
-export interface StoredLetter {
-  readonly id: string;
-  readonly diedAt: number;
-  readonly blob: Buffer;
-  readonly record: string;
-}
-
-/** Reads dead letters, see `letters.lua`. The blob of a letter of another name is empty. */
-export const letters = defineScript({
-  name: "queue.letters",
-  source: lettersSource,
-  keys: ["jobs", "failures", "dead"],
-  args: ["latest", "start", "name", "count"],
-  readonly: true,
-  bytes: true,
-  reply: (raw): readonly StoredLetter[] => {
-    const all = raw as Buffer[];
-    const found: StoredLetter[] = [];
-    while (all.length > 0) {
-      const [id, diedAt, blob, record] = all.splice(0, 4) as [Buffer, Buffer, Buffer, Buffer];
-      found.push({ id: String(id), diedAt: Number(diedAt), blob, record: String(record) });
-    }
-    return found;
-  },
-});
-
-/** Moves dead letters back to the queue, or drops them. Replies with their number, and with the start time of the operation. */
-export const redrive = defineScript({
-  name: "queue.redrive",
-  source: [entriesSource, readySource, deadSource, successorSource, eventsSource, flowSource, redriveSource],
-  keys: [
-    "jobs",
-    "waiting",
-    "prioritised",
-    "delayed",
-    "wake",
-    "failures",
-    "dead",
-    "meta",
-    "limits",
-    "events",
-    "families",
-  ],
-  args: ["verb", "ids", "begun", "spreadMs"],
-  idempotent: true,
-  reply: (raw): { readonly moved: number; readonly begun: string } => {
-    const [moved, begun] = raw as unknown[];
-    return { moved: Number(moved), begun: String(begun) };
-  },
-});
-
 /**
  * Reads outcomes of jobs: `jJSON` or `bBYTES` if the job is done, `xRECORD` if it became a dead letter, or `waiting`, `gone`, `later`; see
  * `outcomes.lua`.
@@ -323,3 +205,101 @@ export const outcomes = defineScript({
   bytes: true,
   reply: (raw): readonly Buffer[] => raw as Buffer[],
 });
+
+/** The scripts that move jobs of groups. `groups` is the source of `groups.lua`, or of `noGroups.lua`. */
+export const scriptsWith = (groups: string) => ({
+  /** Stores jobs. */
+  add: defineScript({
+    name: "queue.add",
+    source: [entriesSource, readySource, groups, successorSource, uniqueSource, eventsSource, addSource],
+    keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "producers", "limits", "events", "...others"],
+    args: ["producer", "sequence", "isNew", "plan", "...blobs"],
+    idempotent: true,
+    reply: addReplyOf,
+  }),
+
+  /** The only call of a worker. Its take id makes a lost reply safe: `recover` returns the jobs that were in the reply. */
+  step: defineScript({
+    name: "queue.step",
+    source: [
+      entriesSource,
+      readySource,
+      groups,
+      deadSource,
+      revokedSource,
+      contactSource,
+      watchSource,
+      takesSource,
+      successorSource,
+      bucketSource,
+      eventsSource,
+      flowSource,
+      namesSource,
+      chooseSource,
+      stepSource,
+    ],
+    keys: [...stepKeys, "...replies"],
+    args: [
+      "takeId",
+      "count",
+      "sure",
+      "room",
+      "leaseMs",
+      "flags",
+      "bounds",
+      "maintenance",
+      "done",
+      "...others[member verdict record answer]",
+    ],
+    bytes: true,
+    reply: decodeStep,
+  }),
+
+  /** Returns jobs to the front of the queue. Replies with their number. */
+  handBack: defineScript({
+    name: "queue.handBack",
+    source: [entriesSource, readySource, groups, bucketSource, namesSource, eventsSource, handBackSource],
+    keys: [
+      "leases",
+      "waiting",
+      "prioritised",
+      "wake",
+      "limits",
+      "failures",
+      "events",
+      "jobs",
+      "suspended",
+      "named",
+      ...groupKeys,
+    ],
+    args: ["members", "after", "limited", "begun"],
+    idempotent: true,
+    reply: Number,
+  }),
+
+  /** Undoes a take whose reply was lost. Replies with the number of returned jobs. */
+  recover: defineScript({
+    name: "queue.recover",
+    source: [entriesSource, readySource, groups, takesSource, bucketSource, namesSource, eventsSource, recoverSource],
+    keys: [
+      "leases",
+      "waiting",
+      "prioritised",
+      "wake",
+      "taken",
+      "limits",
+      "events",
+      "jobs",
+      "suspended",
+      "named",
+      ...groupKeys,
+    ],
+    args: ["takeId"],
+    idempotent: true,
+    reply: Number,
+  }),
+});
+
+/** For queues that never had a job of a group; see `noGroups.lua`. */
+export const plain: ReturnType<typeof scriptsWith> = scriptsWith(noGroupsSource);
+export const { add, step, handBack, recover } = plain;

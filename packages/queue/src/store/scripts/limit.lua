@@ -7,11 +7,17 @@
 -- KEYS[3]  events       stream  what happened, for those who listen
 -- KEYS[4]  named        zset    name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
 -- KEYS[5]  changed      hash    what was changed in the last ten minutes: the instant at which its last change was requested, epoch microseconds
+-- KEYS[6] grouped      zset    ready jobs that have a group, see `groups.lua`
+-- KEYS[7] turns        zset    groups in the order of their turns
+-- KEYS[8] held         zset    group and id of the jobs that have a place of their group
+-- KEYS[9] groups       hash    settings of groups
 -- ARGV[1]  paused       string  `1` the queue is paused, `0` it goes on, empty: as before
 -- ARGV[2]  concurrency  string  the limit from now on, `0` for none, empty: as before
 -- ARGV[3]  rate         string  `count perMs burst` from now on, `0` for none, also none of a handler's; empty: as before
 -- ARGV[4]  names        string  one per line: name, concurrency and paused as above, but `-`: as before
--- ARGV[5]  askedAt      string  the instant at which the caller requested this, epoch microseconds; empty: only the reply is wanted, which is now
+-- ARGV[5]  ofGroups     string  one per line, of each group: its name, concurrency, weight and paused, 0 for none, `-`: as before; of all groups in
+--                               place of these an empty name, concurrency, retry (`wait` or `pass`), and rate (`count/perMs`, `0/0` for none)
+-- ARGV[6]  askedAt      string  the instant at which the caller requested this, epoch microseconds; empty: only the reply is wanted, which is now
 --
 -- Reply     1     the limits are as they should be, or something newer is
 --           0     more than 100 names would have limits; nothing changed
@@ -22,15 +28,21 @@ local wake = KEYS[2]
 local events = KEYS[3]
 local named = KEYS[4]
 local changed = KEYS[5]
+local grouped = KEYS[6]
+local turns = KEYS[7]
+local held = KEYS[8]
+local groups = KEYS[9]
 local paused = ARGV[1]
 local concurrency = ARGV[2]
 local rate = ARGV[3]
 local names = ARGV[4]
-local askedAt = ARGV[5]
+local ofGroups = ARGV[5]
+local askedAt = ARGV[6]
 
 -- Libraries
 
 failOnOtherType(limits, wake, named, changed)
+joinGroups(true, grouped, turns, held, groups)
 local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
 if askedAt == '' then return string.format('%.0f', micros) end
@@ -89,6 +101,48 @@ if names ~= '' then
   if limited > 100 then return 0 end
   if text ~= '' then redis.call('HSET', limits, 'names', text) end
 end
+-- Settings of groups that have none any more.
+local unset = {}
+for group, most, second, isPaused in string.gmatch(ofGroups, '([^ \n]*) (%S+) (%S+) (%S+)') do
+  local was = redis.call('HGET', groups, group) or ''
+  local one = { string.match(was, group == '' and '^(%d+) (%l+) (%d+ %d+)$' or '^(%d+) (%d+) (%d+)$') }
+  if not one[1] then one = group == '' and { '0', 'wait', '0 0' } or { '0', '0', '0' } end
+  most = newest('groupMost ' .. group, most, '-')
+  second = newest('groupTurn ' .. group, second, '-')
+  isPaused = newest('groupPaused ' .. group, isPaused, '-')
+  if most ~= '-' then one[1] = most end
+  if second ~= '-' then one[2] = second end
+  if group == '' then
+    if isPaused ~= '-' then one[3] = (string.gsub(isPaused, '/', ' ')) end
+  elseif isPaused == '0' and one[3] ~= '0' then
+    one[3] = '0'
+    tell('resumed', '', group)
+  elseif isPaused == '1' and one[3] == '0' then
+    one[3] = now
+    tell('paused', '', group)
+  end
+  local text = table.concat(one, ' ')
+  if redis.call('HEXISTS', groups, '') == 0 then redis.call('HSET', groups, '', '0 wait 0 0') end
+  redis.call('HSET', groups, group, text)
+  if text == '0 0 0' then unset[#unset + 1] = group end
+  -- A resumed group waits no more, as a handler wanted.
+  if group ~= '' then
+    seats.hasOwn = true
+    local facts = meetGroup(group)
+    if isPaused == '0' then facts.opensAt = 0 end
+  end
+end
+-- A higher concurrency of all groups lets jobs begin at once in the first 1,000 groups that have active jobs, in others after their next end.
+if string.find(ofGroups, '^ ') or string.find(ofGroups, '\n ', 1, true) then
+  local from = '-'
+  for _ = 1, 1000 do
+    local group = string.match(redis.call('ZRANGE', held, from, '+', 'BYLEX', 'LIMIT', 0, 1)[1] or '', '^%S+')
+    if not group then break end
+    meetGroup(group)
+    from = '[' .. group .. '!'
+  end
+end
+turnGroups(wake)
 if paused == '1' and not wasPaused then
   redis.call('HSET', limits, 'paused', now)
   tell('paused')
@@ -121,5 +175,7 @@ if #stamps > 0 then
   redis.call('PEXPIRE', changed, 600000)
 end
 inBatches(leaving, function(...) redis.call('ZREM', named, ...) end)
+if #unset > 0 then redis.call('HDEL', groups, unpack(unset)) end
+closeGroups()
 recordEvents(events)
 return 1

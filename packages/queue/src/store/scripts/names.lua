@@ -5,8 +5,8 @@
 -- The index `named` has `name member` for each member of `leases` whose name had a concurrency as the job was taken. A script that ends such
 -- a lease removes it; only then a count by name is one command.
 --
--- Needs idOf, leasedEntry, nameOf
--- Defines limitsOf, namedOf, suspendedAs, returnSuspended
+-- Needs idOf, groupOf, leasedEntry, placedAs, nameOf
+-- Defines limitsOf, namedOf, returnSuspended
 
 -- For each name with a limit, how many of its jobs may be active: 0 if it is paused.
 local function limitsOf(names)
@@ -32,24 +32,19 @@ local function namedOf(jobs, named, names, members)
   return found
 end
 
--- A member of `suspended`. Jobs that came in order have numbers from 10^15 on.
-local function suspendedAs(name, entry, number)
-  local _, priority = idOf(entry)
-  return string.format('%s %07d%016.0f ', name, priority + 1048576, number) .. entry
-end
-
--- Puts jobs of names with limits in front of the others of their priority in `suspended`. Replies with the other jobs.
+-- Puts jobs of names with limits in front of the others of their priority in `suspended`. Replies with the other jobs. Jobs with a group
+-- return to their group: a job that has left `suspended` has lost its place there.
 local function returnSuspended(jobs, suspended, names, entries)
   if not names then return entries end
   local others, limits = {}, limitsOf(names)
   for i = #entries, 1, -1 do
     local entry = entries[i]
     local name = storedName(jobs, entry)
-    if limits[name] then
-      local low, high = suspendedAs(name, entry, 0), suspendedAs(name, entry, 9e15)
+    if limits[name] and not groupOf(entry) then
+      local low, high = placedAs(name, entry, 0), placedAs(name, entry, 9e15)
       local first = redis.call('ZRANGE', suspended, '[' .. low, '[' .. high, 'BYLEX', 'LIMIT', 0, 1)[1] or ''
       local number = string.match(first, ' %d%d%d%d%d%d%d(%d+)') or 1e15 + 1
-      redis.call('ZADD', suspended, 0, suspendedAs(name, entry, number - 1))
+      redis.call('ZADD', suspended, 0, placedAs(name, entry, number - 1))
     else
       table.insert(others, 1, entry)
     end

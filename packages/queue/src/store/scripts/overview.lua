@@ -10,14 +10,18 @@
 -- KEYS[8]  limits       hash  what keeps jobs from beginning, see `limit.lua`
 -- KEYS[9]  kept         zset  id of an ended job to the instant of its end, ms
 -- KEYS[10] suspended    zset  ready jobs whose names are stopped, see `names.lua`
+-- KEYS[11] grouped      zset  ready jobs that have a group, see `groups.lua`
+-- KEYS[12] turns        zset  groups in the order of their turns
+-- KEYS[13] groups       hash  settings of groups
 --
--- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters, ranks, paused, concurrency, rate, heldUntil, suspended, names, parents, oldestParent}:
+-- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters, ranks, paused, concurrency, rate, heldUntil, suspended, names, parents, oldestParent, grouped, groups, mayBegin, settings}:
 --           instants
 --           are text in epoch ms, empty if there is none; counters are completed, died, crashed, deadDropped, deadBytes and the number of kept jobs as text; ranks
 --           are the first 100 priorities other than 0 of ready jobs, each with its number of jobs; paused is the instant of the pause;
 --           concurrency and rate are empty if they are unlimited; names are those with limits: name, concurrency, instant of its pause, jobs
 --           suspended, a blank behind each; parents are the jobs that wait for children, which count as delayed as well, and oldestParent when the first was
---           added or due
+--           added or due; grouped are jobs, groups those that have ready or active jobs, mayBegin those of them of which another job may begin, and settings
+--           `concurrency retry` of all groups, or empty
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -28,6 +32,9 @@ local meta = KEYS[7]
 local limits = KEYS[8]
 local kept = KEYS[9]
 local suspended = KEYS[10]
+local grouped = KEYS[11]
+local turns = KEYS[12]
+local groups = KEYS[13]
 
 -- Libraries
 
@@ -74,4 +81,8 @@ return {
   names,
   redis.call('ZCOUNT', delayed, string.format('%.0f', parked), '+inf'),
   redis.call('ZRANGEBYSCORE', delayed, string.format('%.0f', parked), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] or '',
+  redis.call('ZCARD', grouped),
+  redis.call('ZCARD', turns),
+  redis.call('ZCOUNT', turns, '-inf', '(4000000000000000'),
+  redis.call('HGET', groups, '') or '',
 }

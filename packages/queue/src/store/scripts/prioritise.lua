@@ -6,6 +6,10 @@
 -- KEYS[4]  delayed      zset     entry to the instant at which it is due, ms
 -- KEYS[5]  wake         zset     markers that wake workers
 -- KEYS[6]  suspended    zset     ready jobs whose names are stopped, see `names.lua`
+-- KEYS[7] grouped  zset    ready jobs that have a group, see `groups.lua`
+-- KEYS[8] turns    zset    groups in the order of their turns
+-- KEYS[9] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[10] groups   hash    settings of groups
 -- ARGV[1]  id           string   of the job
 -- ARGV[2]  priority     integer  its priority from now on
 --
@@ -16,12 +20,17 @@ local prioritised = KEYS[3]
 local delayed = KEYS[4]
 local wake = KEYS[5]
 local suspended = KEYS[6]
+local grouped = KEYS[7]
+local turns = KEYS[8]
+local held = KEYS[9]
+local groups = KEYS[10]
 local id = ARGV[1]
 local priority = tonumber(ARGV[2])
 
 -- Libraries
 
 failOnOtherType(waiting, wake)
+joinGroups(true, grouped, turns, held, groups)
 local blob = redis.call('HGET', jobs, id)
 if not blob then return 0 end
 if not nameOf(blob) then return 0 end
@@ -30,5 +39,5 @@ local place, due = placeOf(waiting, prioritised, delayed, suspended, id, former,
 if not place then return 0 end
 allowWrites(delayed)
 redis.call('HSET', jobs, id, withOption(blob, 'priority', priority ~= 0 and string.format('%d', priority)))
-moveTo(entryOf(id, priority), place, due, waiting, prioritised, delayed, suspended, wake, id, former)
+moveTo(entryOf(id, priority, (groupOf(former))), place, due, waiting, prioritised, delayed, suspended, wake, id, former)
 return 1

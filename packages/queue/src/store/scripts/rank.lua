@@ -1,6 +1,6 @@
 -- rank.lua - moves a job to another priority.
 --
--- Needs makeReady, wakeWorker, leave
+-- Needs makeReady, wakeWorker, leave, leaveGroup, enterGroups, turnGroups, closeGroups
 -- Defines moveTo
 
 -- From where `placeOf` found it to the end of the priority that `entry` has. A delayed job keeps its due time.
@@ -10,8 +10,11 @@ local function moveTo(entry, place, due, waiting, prioritised, delayed, suspende
     if entry ~= former then redis.call('ZREM', delayed, former) end
     return
   end
-  makeReady(waiting, prioritised, { entry }, false)
+  if string.byte(place) == 64 then leaveGroup(former, place) end
+  makeReady(waiting, prioritised, enterGroups({ entry }, false), false)
   wakeWorker(wake)
+  turnGroups(wake)
   -- Removes its former entry. If both are in `waiting`, the former one is the first.
   if place ~= 'prioritised' or entry == id then leave(place, waiting, prioritised, delayed, suspended, id, former) end
+  closeGroups()
 end

@@ -11,6 +11,10 @@
 -- KEYS[8]  jobs         hash    id to header and payload
 -- KEYS[9]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- KEYS[10] named        zset    name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
+-- KEYS[11] grouped  zset    ready jobs that have a group, see `groups.lua`
+-- KEYS[12] turns    zset    groups in the order of their turns
+-- KEYS[13] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[14] groups   hash    settings of groups
 -- ARGV[1]  takeId       string  of the lost call
 --
 -- Reply     n  how many jobs were returned
@@ -24,6 +28,10 @@ local events = KEYS[7]
 local jobs = KEYS[8]
 local suspended = KEYS[9]
 local named = KEYS[10]
+local grouped = KEYS[11]
+local turns = KEYS[12]
+local held = KEYS[13]
+local groups = KEYS[14]
 local takeId = ARGV[1]
 
 local function takeNumber(record)
@@ -33,6 +41,7 @@ end
 -- Libraries
 
 failOnOtherType(waiting, prioritised, wake, named)
+joinGroups(true, grouped, turns, held, groups)
 listen(limits)
 allowWrites(leases)
 local last = redis.call('GET', taken)
@@ -45,12 +54,15 @@ local entries, members = heldOf(leases, last)
 local leaving = {}
 if #entries > 0 then
   local names = refund(limits, #entries)
-  makeReady(waiting, prioritised, returnSuspended(jobs, suspended, names, entries), true)
+  local others = returnSuspended(jobs, suspended, names, entries)
+  makeReady(waiting, prioritised, enterGroups(others, true), true)
+  turnGroups(wake)
   leaving = namedOf(jobs, named, names, members)
   wakeWorker(wake)
 end
 inBatches(members, function(...) redis.call('ZREM', leases, ...) end)
 inBatches(leaving, function(...) redis.call('ZREM', named, ...) end)
+closeGroups()
 for _, entry in ipairs(entries) do tell('ready', (idOf(entry))) end
 recordEvents(events)
 return #entries

@@ -12,6 +12,10 @@
 -- KEYS[9]  limits       hash    what keeps jobs from beginning; `listened`
 -- KEYS[10]  events      stream  what happened, for those who listen
 -- KEYS[11] families     hash    the open and ended children of each parent, see `flow.lua`
+-- KEYS[12] grouped  zset    ready jobs that have a group, see `groups.lua`
+-- KEYS[13] turns    zset    groups in the order of their turns
+-- KEYS[14] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[15] groups   hash    settings of groups
 -- ARGV[1]  verb         string  `redrive` or `drop`
 -- ARGV[2]  ids          string  one per line, at most 100; empty: of the 100 oldest letters that died before this operation
 -- ARGV[3]  begun        string  server time at which the operation began, epoch ms; empty: now
@@ -29,6 +33,10 @@ local meta = KEYS[8]
 local limits = KEYS[9]
 local events = KEYS[10]
 local families = KEYS[11]
+local grouped = KEYS[12]
+local turns = KEYS[13]
+local held = KEYS[14]
+local groups = KEYS[15]
 local verb = ARGV[1]
 local ids = ARGV[2]
 local begun = ARGV[3]
@@ -37,6 +45,7 @@ local spreadMs = tonumber(ARGV[4])
 -- Libraries
 
 failOnOtherType(jobs, waiting, prioritised, delayed, wake, failures, meta, families)
+joinGroups(true, grouped, turns, held, groups)
 listen(limits)
 allowWrites(dead)
 local time = redis.call('TIME')
@@ -71,8 +80,9 @@ if #letters == 0 then return { 0, begun } end
 -- Not `-bytes`: for letters whose data is gone that is -0, which Redis refuses.
 redis.call('HINCRBY', meta, 'deadBytes', 0 - bytes)
 if #moved > 0 then
-  makeReady(waiting, prioritised, moved, false)
+  makeReady(waiting, prioritised, enterGroups(moved, false), false)
   wakeWorker(wake)
+  turnGroups(wake)
 end
 if #later > 0 then
   redis.call('ZADD', delayed, unpack(later))
@@ -82,5 +92,6 @@ redis.call('ZREM', dead, unpack(letters))
 if #forgotten > 0 then redis.call('HDEL', failures, unpack(forgotten)) end
 if #dropped > 0 then redis.call('HDEL', jobs, unpack(dropped)) end
 closeFamilies(delayed, families)
+closeGroups()
 recordEvents(events)
 return { #letters, begun }

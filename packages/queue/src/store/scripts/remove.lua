@@ -12,6 +12,10 @@
 -- KEYS[10] suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- KEYS[11] meta         hash    counters
 -- KEYS[12] families     hash    the open and ended children of each parent, see `flow.lua`
+-- KEYS[13] grouped  zset    ready jobs that have a group, see `groups.lua`
+-- KEYS[14] turns    zset    groups in the order of their turns
+-- KEYS[15] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[16] groups   hash    settings of groups
 -- ARGV[1]  id           string  of the job
 --
 -- Reply     `removed`; `none` there is no such job; `dead` it is a dead letter; `elsewhere` it is active, or in no list of work: only a
@@ -28,11 +32,16 @@ local events = KEYS[9]
 local suspended = KEYS[10]
 local meta = KEYS[11]
 local families = KEYS[12]
+local grouped = KEYS[13]
+local turns = KEYS[14]
+local held = KEYS[15]
+local groups = KEYS[16]
 local id = ARGV[1]
 
 -- Libraries
 
 failOnOtherType(failures, wake, meta, families)
+joinGroups(true, grouped, turns, held, groups)
 listen(limits)
 local blob = redis.call('HGET', jobs, id)
 if not blob then return 'none' end
@@ -43,10 +52,13 @@ if not place then return 'elsewhere' end
 allowWrites(delayed)
 releaseSuccessor(jobs, delayed, wake, id)
 settle(jobs, delayed, wake, failures, dead, meta, families, id, 'removed')
+leaveGroup(entry, place)
+turnGroups(wake)
 leave(place, waiting, prioritised, delayed, suspended, id, entry)
 redis.call('HDEL', failures, id)
 redis.call('HDEL', jobs, id)
 closeFamilies(delayed, families)
+closeGroups()
 tell('removed', id, nameOf(blob))
 recordEvents(events)
 return 'removed'

@@ -12,6 +12,10 @@
 -- KEYS[8]  limits       hash    what keeps jobs from beginning; `listened`
 -- KEYS[9]  events       stream  what happened, for those who listen
 -- KEYS[10] suspended    zset    ready jobs whose names are stopped, see `names.lua`
+-- KEYS[11] grouped  zset    ready jobs that have a group, see `groups.lua`
+-- KEYS[12] turns    zset    groups in the order of their turns
+-- KEYS[13] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[14] groups   hash    settings of groups
 -- ARGV[1]  verb         string  `repair`, or `show` to change nothing
 -- ARGV[2]  ids          string  one per line, at most 100
 --
@@ -26,12 +30,17 @@ local dead = KEYS[7]
 local limits = KEYS[8]
 local events = KEYS[9]
 local suspended = KEYS[10]
+local grouped = KEYS[11]
+local turns = KEYS[12]
+local held = KEYS[13]
+local groups = KEYS[14]
 local verb = ARGV[1]
 local ids = ARGV[2]
 
 -- Libraries
 
 failOnOtherType(wake)
+joinGroups(true, grouped, turns, held, groups)
 listen(limits)
 local wanted, missing = {}, {}
 for id in string.gmatch(ids, '[^\n]+') do
@@ -58,12 +67,14 @@ for start = 0, redis.call('LLEN', waiting) - 1, 1000 do
     missing[id] = nil
   end
 end
-local cursor = '0'
-repeat
-  local page = redis.call('ZSCAN', suspended, cursor, 'COUNT', 1000)
-  for i = 1, #page[2], 2 do missing[suspendedEntry(page[2][i])] = nil end
-  cursor = page[1]
-until cursor == '0'
+for _, key in ipairs({ suspended, grouped }) do
+  local cursor = '0'
+  repeat
+    local page = redis.call('ZSCAN', key, cursor, 'COUNT', 1000)
+    for i = 1, #page[2], 2 do missing[placedEntry(page[2][i])] = nil end
+    cursor = page[1]
+  until cursor == '0'
+end
 local lost, names = {}, {}
 for _, job in ipairs(wanted) do
   if missing[job.entry] then
@@ -73,8 +84,10 @@ for _, job in ipairs(wanted) do
   end
 end
 if verb == 'repair' and #lost > 0 then
-  makeReady(waiting, prioritised, lost, false)
+  makeReady(waiting, prioritised, enterGroups(lost, false), false)
   wakeWorker(wake)
+  turnGroups(wake)
+  closeGroups()
   for _, entry in ipairs(lost) do tell('ready', (idOf(entry))) end
   recordEvents(events)
 end

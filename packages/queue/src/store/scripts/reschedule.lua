@@ -9,6 +9,10 @@
 -- KEYS[7]  limits       hash    what keeps jobs from beginning; `listened`
 -- KEYS[8]  events       stream  what happened, for those who listen
 -- KEYS[9]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
+-- KEYS[10] grouped  zset    ready jobs that have a group, see `groups.lua`
+-- KEYS[11] turns    zset    groups in the order of their turns
+-- KEYS[12] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[13] groups   hash    settings of groups
 -- ARGV[1]  id           string  of the job
 -- ARGV[2]  due          string  `delay=500` ms from now, or `due=1700000000000` an instant; one in the past means now
 --
@@ -24,12 +28,17 @@ local dead = KEYS[6]
 local limits = KEYS[7]
 local events = KEYS[8]
 local suspended = KEYS[9]
+local grouped = KEYS[10]
+local turns = KEYS[11]
+local held = KEYS[12]
+local groups = KEYS[13]
 local id = ARGV[1]
 local due = ARGV[2]
 
 -- Libraries
 
 failOnOtherType(wake)
+joinGroups(true, grouped, turns, held, groups)
 listen(limits)
 local blob = redis.call('HGET', jobs, id)
 if not blob then return 'none' end
@@ -55,15 +64,22 @@ if at > now then
   local earliest = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
   redis.call('ZADD', delayed, string.format('%.0f', at), entry)
   if not earliest or at < tonumber(earliest) then wakeTimers(wake) end
-  if place ~= 'delayed' then leave(place, waiting, prioritised, delayed, suspended, id, entry) end
+  if place ~= 'delayed' then
+    leaveGroup(entry, place)
+    turnGroups(wake)
+    leave(place, waiting, prioritised, delayed, suspended, id, entry)
+    closeGroups()
+  end
   tell('delayed', id, nameOf(blob))
   recordEvents(events)
   return 'delayed'
 end
 if place == 'delayed' then
-  makeReady(waiting, prioritised, { entry }, false)
+  makeReady(waiting, prioritised, enterGroups({ entry }, false), false)
   wakeWorker(wake)
+  turnGroups(wake)
   leave(place, waiting, prioritised, delayed, suspended, id, entry)
+  closeGroups()
   tell('ready', id, nameOf(blob))
   recordEvents(events)
 end

@@ -1,4 +1,4 @@
--- scan.lua - reads a page of the entries of `jobs`, `leases`, `waiting` or `suspended`. Changes nothing.
+-- scan.lua - reads a page of the entries of `jobs`, `leases`, `waiting`, `suspended` or `grouped`. Changes nothing.
 --
 -- KEYS[1]  jobs         hash    id to header and payload
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
@@ -7,7 +7,8 @@
 -- KEYS[5]  leases       zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[6]  dead         zset    id to the instant of its death
 -- KEYS[7]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
--- ARGV[1]  from         string  `leases`; `waiting`; `suspended`; or `jobs`: all jobs that are neither dead, delayed nor prioritised
+-- KEYS[8]  grouped      zset    ready jobs that have a group, see `groups.lua`
+-- ARGV[1]  from         string  `leases`; `waiting`; `suspended`; `grouped`; or `jobs`: all jobs that are neither dead, delayed nor prioritised
 -- ARGV[2]  cursor       string  0 for the first page, then that of the last reply
 --
 -- Reply     {cursor, entry, at, …}  cursor of the next page, 0: there is none; each entry with the end of its lease as text, or empty; of
@@ -19,6 +20,7 @@ local delayed = KEYS[4]
 local leases = KEYS[5]
 local dead = KEYS[6]
 local suspended = KEYS[7]
+local grouped = KEYS[8]
 local from = ARGV[1]
 local cursor = ARGV[2]
 
@@ -38,9 +40,11 @@ elseif from == 'leases' then
   local page = redis.call('ZSCAN', leases, cursor, 'COUNT', 1000)
   for i = 1, #page[2], 2 do show(page[2][i], page[2][i + 1]) end
   cursor = page[1]
-elseif from == 'suspended' then
-  local page = redis.call('ZSCAN', suspended, cursor, 'COUNT', 1000)
-  for i = 1, #page[2], 2 do show(suspendedEntry(page[2][i]), '') end
+elseif from == 'suspended' or from == 'grouped' then
+  local page
+  if from == 'grouped' then page = redis.call('ZSCAN', grouped, cursor, 'COUNT', 1000)
+  else page = redis.call('ZSCAN', suspended, cursor, 'COUNT', 1000) end
+  for i = 1, #page[2], 2 do show(placedEntry(page[2][i]), '') end
   cursor = page[1]
 else
   local page = redis.call('HSCAN', jobs, cursor, 'COUNT', 100)

@@ -17,6 +17,10 @@
 -- KEYS[14]  suspended    zset     ready jobs whose names are stopped, see `names.lua`
 -- KEYS[15]  named        zset     name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
 -- KEYS[16]  families     hash     the open and ended children of each parent, see `flow.lua`
+-- KEYS[17] grouped     zset     ready jobs that have a group, see `groups.lua`
+-- KEYS[18] turns       zset     groups in the order of their turns
+-- KEYS[19] held        zset     group and id of the jobs that have a place of their group
+-- KEYS[20] groups      hash     settings of groups
 -- KEYS[n]   replies      hash     for each caller: id to what became of the job
 -- ARGV[1]   takeId       string   12 characters, of this call alone
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
@@ -31,7 +35,8 @@
 -- ARGV[8]   maintenance  string   completed jobs to count, then drop old dead letters; empty: neither is due
 -- ARGV[9]   done         string   members of `leases` whose jobs are done, one per line; made ids only, which are never reused
 -- ARGV[n]   others       string   `member verdict record answer` of each other job that ended: its member; `done`, `expired` or `dead`;
---                                 `retry=500`: ms until the next attempt; `snooze=500`: the same for a snoozed job; `hold=500`: ms in
+--                                 `retry=500`: ms until the next attempt; `snooze=500`: the same for a snoozed job; `halt=500`: ms in which
+--                                 no job of its group starts, then this one is its first; `hold=500`: ms in
 --                                 which no job starts, then this one is the first. After the word `leads` if it may have a successor or
 --                                 a parent, or has children, and `unbegun` if it was taken under limits and did not start: then the rate does not count it. Its
 --                                 new record for `failures`, empty if it is done; the reply for its caller,
@@ -62,7 +67,11 @@ local events = KEYS[13]
 local suspended = KEYS[14]
 local named = KEYS[15]
 local families = KEYS[16]
-local replies = { unpack(KEYS, 17) }
+local grouped = KEYS[17]
+local turns = KEYS[18]
+local held = KEYS[19]
+local groups = KEYS[20]
+local replies = { unpack(KEYS, 21) }
 local takeId = ARGV[1]
 local count = tonumber(ARGV[2])
 local sure = tonumber(ARGV[3])
@@ -102,7 +111,7 @@ end
 local readyCount = takes and redis.call('LLEN', waiting) or 0
 -- Most waits end on an idle queue. This also works on a server that refuses writes.
 local isMaintained = maintenance ~= '' and (maintenance ~= '0' or redis.call('EXISTS', dead) == 1)
-if isWoken and readyCount == 0 and not isMaintained and redis.call('EXISTS', prioritised, delayed, leases, suspended) == 0 then
+if isWoken and readyCount == 0 and not isMaintained and redis.call('EXISTS', prioritised, delayed, leases, suspended, grouped) == 0 then
   repeated(redis.pcall('SET', taken, recordOf({}), 'PX', 600000, 'GET'))
   if string.find(flags, 'time', 1, true) then readClock() end
   return { '', '', '', '', micros .. ' -1 -1 0 0 -2 0 0' }
@@ -113,7 +122,7 @@ end
 local function usualStep()
   local isPlain = maintenance == '' and #others == 0 and not string.find(flags, 'announce', 1, true) and not string.find(done, '!', 1, true)
   local isFew = #done < 600 and (readyCount <= sure or count == sure)
-  if not isPlain or not isFew or redis.call('EXISTS', prioritised, limits, suspended) > 0 then return nil end
+  if not isPlain or not isFew or redis.call('EXISTS', prioritised, limits, suspended, grouped) > 0 then return nil end
 
   if takes or looks or string.find(flags, 'time', 1, true) then readClock() end
   local members, goneIds, isEnding = {}, {}, {}
@@ -218,7 +227,7 @@ end
 
 readClock()
 allowWrites(leases)
-local isRare, isLimited = redis.call('EXISTS', prioritised, failures, limits, suspended) > 0, false
+local isRare, isLimited = redis.call('EXISTS', prioritised, failures, limits, suspended, grouped, turns, held, groups) > 0, false
 -- An idle worker pops its markers, so `wake` exists only while no worker is idle.
 local onlySure = sure < count and redis.call('EXISTS', wake) == 0
 if onlySure then count = sure end
@@ -233,6 +242,7 @@ if isFull then
   failOnOtherType(meta, taken, families)
   for _, key in ipairs(replies) do redis.call('HLEN', key) end
 end
+joinGroups(isRare, grouped, turns, held, groups)
 local paused, concurrency, rate, fullAt, heldUntil, names, listened, hasSuspended
 if isLimited then
   paused, concurrency, rate, fullAt, heldUntil, names, listened =
@@ -252,6 +262,9 @@ local members, endedMembers, goneIds, isEnding = {}, {}, {}, {}
 for member in string.gmatch(done, '[^\n]+') do
   members[#members + 1] = member
   if looks or #others > 0 or isLimited then isEnding[member] = true end
+end
+if string.find(done, '@', 1, true) then
+  for _, member in ipairs(leasedOf(leases, members)) do vacate(leasedEntry(member)) end
 end
 
 -- Stores an outcome for its caller. The ids are published together at the end.
@@ -286,6 +299,7 @@ for i = 1, #others, 4 do
     if string.find(more, 'unbegun', 1, true) then unbegun = unbegun + 1 end
     local outcome = string.match(answer, '^0 (.*)$')
     if outcome then answer = '' end
+    settlePlace(jobs, way, entry, id)
     if way ~= 'dead' and string.find(more, 'leads', 1, true) then release(id, outcome or way) end
     if way == 'done' or way == 'expired' then
       tell(way == 'done' and 'completed' or way, id)
@@ -305,6 +319,9 @@ for i = 1, #others, 4 do
         isLimited = true
         heldUntil = math.max(heldUntil or 0, now + wait)
         redis.call('HSET', limits, 'heldUntil', string.format('%.0f', heldUntil))
+      elseif way == 'halt' then
+        first[#first + 1] = entry
+        haltGroup(entry, now + wait)
       elseif wait == '0' then
         ready[#ready + 1] = entry
       else
@@ -315,8 +332,8 @@ for i = 1, #others, 4 do
     end
   end
 end
-if #ready > 0 then makeReady(waiting, prioritised, ready, false) end
-if #first > 0 then makeReady(waiting, prioritised, returnSuspended(jobs, suspended, names, first), true) end
+if #ready > 0 then makeReady(waiting, prioritised, enterGroups(ready, false), false) end
+if #first > 0 then makeReady(waiting, prioritised, enterGroups(returnSuspended(jobs, suspended, names, first), true), true) end
 
 -- Promoted and reclaimed jobs
 
@@ -326,7 +343,7 @@ local graceUntil = (maintenance ~= '' or #ended > 0) and makeContact(meta, now, 
 if looks then
   due = redis.call('ZRANGEBYSCORE', delayed, '-inf', string.format('%.0f', now), 'LIMIT', 0, 200)
   nextDue = tonumber(redis.call('ZRANGE', delayed, #due, #due, 'WITHSCORES')[2] or -1)
-  makeReady(waiting, prioritised, due, false)
+  makeReady(waiting, prioritised, enterGroups(due, false), false)
   promoted = #due
   for i = 1, lines and #due or 0 do tell('ready', (idOf(due[i]))) end
   local maxCrashes = tonumber(string.match(bounds, '^%d+'))
@@ -337,6 +354,7 @@ if looks then
     endedMembers[#endedMembers + 1] = member
     isEnding[member] = true
     revoke(revoked, now, member)
+    vacate(entry)
     if redis.call('HEXISTS', jobs, id) == 0 then return '\tgone' end
     local attempts, crashes, last, begun = parseRecord(redis.call('HGET', failures, id))
     -- The last crash is charged only to a job that began.
@@ -357,7 +375,7 @@ if looks then
     -- This call ends the others itself.
     if graceUntil == 0 and not isEnding[member] then reclaimed[#reclaimed + 1] = member .. reclaim(member) end
   end
-  makeReady(waiting, prioritised, returnSuspended(jobs, suspended, names, returned), true)
+  makeReady(waiting, prioritised, enterGroups(returnSuspended(jobs, suspended, names, returned), true), true)
   promoted = promoted + #reclaimed
 end
 if promoted > 0 or #ready > 0 or #first > 0 then isRare = true end
@@ -366,6 +384,8 @@ if mayHaveDied or maintenance ~= '' then
   overdue, young = overdueDead(jobs, failures, dead, meta, bounds, now)
   for _, id in ipairs(overdue) do disband(families, id) end
 end
+
+local hasGroups = isRare and tendGroups(looks, jobs, dead, now, micros)
 
 -- The allowance
 
@@ -383,6 +403,7 @@ if rate then
   missing = math.max(0, missing - unbegun * piece)
   allowed = math.min(allowed, math.max(0, math.floor((full - missing) / piece + 0.000001)))
 end
+isLimited = isLimited or hasGroups
 if isLimited then count = math.min(sure, count, allowed) end
 
 -- Chosen jobs: nothing changes
@@ -445,7 +466,10 @@ end
 local function firstReady(wanted)
   return rankedLeft > 0 and firstRanked(wanted) or firstWaiting(wanted)
 end
-local entries, chosen = {}, nil
+local function firstOfAll(wanted)
+  return hasGroups and withGroups(count, wanted, firstReady) or firstReady(wanted)
+end
+local entries, chosen, begins = {}, nil, 0
 local maxBytes, firstRead = 4194304, 500
 if room ~= '' then
   local most, slice = string.match(room, '^(%d+) (%d+)$')
@@ -459,20 +483,22 @@ if names then
 end
 if names or hasSuspended then
   entries, ids, reply, plain, ranked, chosen =
-    chooseByName(jobs, suspended, named, names, leaving, count, maxBytes, firstReady)
-  isCut = chosen.isCut
+    chooseByName(jobs, suspended, named, names, leaving, count, maxBytes, firstOfAll)
+  isCut, begins = chosen.isCut, chosen.ofGroups
   for i = 1, #ids do isMissing = isMissing or not reply[i] end
 elseif count > 0 then
-  entries = firstReady(count)
+  entries = firstOfAll(count)
   local n = readJobs(entries, maxBytes, firstRead)
+  begins = groupShare(n, #entries)
   if n < #entries then
     -- The others stay where they are.
     isCut = true
-    plain = math.max(0, math.min(plain, n - urgent))
+    local most = n - begins
+    plain = math.max(0, math.min(plain, most - urgent))
     for _, list in ipairs({ entries, ids, reply }) do
       for i = #list, n + 1, -1 do list[i] = nil end
     end
-    for i = #ranked, n - plain + 1, -1 do ranked[i] = nil end
+    for i = #ranked, most - plain + 1, -1 do ranked[i] = nil end
   end
 end
 
@@ -498,10 +524,11 @@ else
     local members = {}
     for i, job in ipairs(chosen.later) do
       members[2 * i - 1] = 0
-      members[2 * i] = suspendedAs(job[1], job[2], last - #chosen.later + i)
+      members[2 * i] = placedAs(job[1], job[2], last - #chosen.later + i)
     end
     redis.call('ZADD', suspended, unpack(members))
   end
+  beginGroups(begins)
   for _, job in ipairs(chosen and chosen.held or {}) do redis.call('ZADD', named, 0, job[1] .. ' ' .. takeId .. job[2]) end
 end
 if #entries > 0 then
@@ -524,6 +551,7 @@ if #entries > 0 then
         keptBlobs[n], keptEntries[n], keptIds[n] = reply[i], entry, ids[i]
       else
         endedMembers[#endedMembers + 1] = takeId .. entry
+        vacate(entry)
       end
     end
     reply, entries, ids = keptBlobs, keptEntries, keptIds
@@ -545,8 +573,9 @@ end
 -- Woken workers
 
 local isMore = false
+local isGroupLeft, opens = turnGroups(wake, true)
 local function isLeft()
-  return chosen and chosen.isMore or redis.call('LLEN', waiting) + rankedLeft > plain + #ranked
+  return isGroupLeft or chosen and chosen.isMore or redis.call('LLEN', waiting) + rankedLeft > plain + #ranked
 end
 if allowed > 0 and (isWoken or isLimited or onlySure or isCut or promoted > 0 or #ready > 0) then
   isMore = isLeft()
@@ -571,26 +600,28 @@ if lines then
   for i = 1, recorded and 0 or #entries do tell('active', (idOf(entries[i])), nameOf(reply[i])) end
   for _, member in ipairs(leasedOf(leases, members)) do tell('completed', string.sub(member, -14)) end
   for _, id in ipairs(overdue) do tell('removed', id) end
-  isIdle = #entries == 0 and not hasSuspended and not (chosen and #chosen.later > 0)
+  isIdle = #entries == 0 and not hasSuspended and not hasGroups and not (chosen and #chosen.later > 0)
     and redis.call('LLEN', waiting) + redis.call('ZCARD', prioritised) == plain + #ranked
 end
+if looks and opens then nextDue = nextDue < 0 and opens or math.min(nextDue, opens) end
+
 -- Removals
 
-local leased, held = (looks or isIdle) and redis.call('ZCARD', leases), 0
+local leased, freed = (looks or isIdle) and redis.call('ZCARD', leases), 0
 if #members > 0 then
-  held = redis.call('ZREM', leases, unpack(members))
+  freed = redis.call('ZREM', leases, unpack(members))
   for _, member in ipairs(members) do
     -- Some leases may no longer be held. Ends of reclaimed ones are refused. The others ended with an earlier arrival of this call, or
     -- were lost in a failover: in both cases their jobs are done. The lease of a dead letter was reclaimed so long ago that `revoked`
     -- no longer has it.
     local id = string.sub(member, -14)
-    local refusal = held < #members and (revokedAs(revoked, member) or redis.call('ZSCORE', dead, id) and member)
+    local refusal = freed < #members and (revokedAs(revoked, member) or redis.call('ZSCORE', dead, id) and member)
     if refusal then refused[#refused + 1] = refusal else goneIds[#goneIds + 1] = id end
   end
 end
 remove(leases, endedMembers)
 if looks then
-  nextEnd = leased > held + #endedMembers and tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) or -1
+  nextEnd = leased > freed + #endedMembers and tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) or -1
   if nextEnd >= 0 then nextEnd = math.max(nextEnd, graceUntil) end
 end
 for _, id in ipairs(overdue) do goneIds[#goneIds + 1] = id end
@@ -601,6 +632,7 @@ end
 if plain > 0 then redis.call('LTRIM', waiting, plain, -1) end
 remove(prioritised, ranked)
 if chosen then remove(suspended, chosen.brought) end
+closeGroups()
 inBatches(leaving, function(...) redis.call('ZREM', named, ...) end)
 remove(delayed, due)
 closeFamilies(delayed, families)
@@ -608,7 +640,7 @@ remove(dead, overdue)
 if heldUntil > 0 and heldUntil <= now then redis.call('HDEL', limits, 'heldUntil') end
 if listened and not lines then redis.call('HDEL', limits, 'listened') end
 if lines then
-  local ended = held + #endedMembers
+  local ended = freed + #endedMembers
   if isIdle and ended > 0 and leased == ended then tell('drained') end
   recordEvents(events)
 end

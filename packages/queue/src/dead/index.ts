@@ -1,0 +1,1 @@
+export { moveLetters, readLetters } from "./letters.js";

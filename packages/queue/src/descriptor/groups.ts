@@ -1,0 +1,40 @@
+import { type DoctorCheck, type Finding } from "@kit/core/toolkit";
+import { inspectQueue, listGroups } from "../manage/index.js";
+import { whyOf } from "./inspect.js";
+import { queuesWith } from "./queues.js";
+
+/** A group that waits for a failing job is reported if its next job was added this long ago. */
+const longMs = 3_600_000;
+
+export const groupsCheck: DoctorCheck = {
+  id: "queue-groups",
+  about: `
+**Warning** for each paused group that has ready jobs, and for each group whose next job was added more than an hour ago while a failing job
+waits for its next attempt. It looks at the first 100 groups of each queue.
+
+To resume a group, run \`kit queue resume QUEUE --group GROUP\`. To see its failing job, run \`kit queue list QUEUE --state delayed --group
+GROUP\`: fix what it fails at, or remove it. With \`groupRetry: "pass"\` other jobs of the group don't wait for it.
+`,
+  look: async ({ redis, prefix, signal }) => {
+    const findings: Finding[] = [];
+    for (const queue of await queuesWith("grouped", redis, prefix, signal)) {
+      const { groups } = await listGroups(redis, { queue, prefix });
+      const { now } = await inspectQueue(redis, { queue, prefix });
+      for (const one of groups) {
+        const { group, state, ready, nextAddedAt } = one;
+        const isLong = now - Date.parse(nextAddedAt ?? "") > longMs;
+        if (state !== "paused" && !(state === "retrying" && isLong)) continue;
+        const name = /^[\w.:-]+$/.test(group) ? group : JSON.stringify(group);
+        findings.push({
+          severity: "warning",
+          text: `group ${group} of queue ${queue} has ${String(ready)} ready and starts none: ${whyOf(one, now)}`,
+          fix:
+            state === "paused"
+              ? `kit queue resume ${queue} --group ${name}`
+              : `kit queue list ${queue} --state delayed --group ${name}`,
+        });
+      }
+    }
+    return findings.length > 0 ? findings : [{ severity: "ok", text: "no group of jobs is halted" }];
+  },
+};

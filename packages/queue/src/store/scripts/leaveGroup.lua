@@ -1,0 +1,12 @@
+-- leaveGroup.lua - lets a job leave its group.
+--
+-- Needs seats, meetGroup, vacate
+-- Defines leaveGroup
+
+-- A job leaves the queue. `place`: where `placeOf` found it.
+local function leaveGroup(entry, place)
+  if string.byte(place) ~= 64 then return vacate(entry) end
+  local facts = meetGroup(string.match(place, '^@(%S*)'))
+  facts.waiting = facts.waiting - 1
+  seats.gone[#seats.gone + 1] = string.sub(place, 2)
+end
