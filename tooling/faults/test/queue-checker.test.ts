@@ -131,6 +131,7 @@ const blocked = (from: number, to: number, stoppedMs = 1): LogRecord[] => [
   { kind: "stall", from: epoch + from, to: epoch + to },
 ];
 const plainJob = (key: string): AddCall["jobs"][number] => ({ key, fails: 0, delayMs: 0 });
+const inGroup = (key: string, from: number): AddCall => add(key, from, { jobs: [{ ...plainJob(key), group: "g" }] });
 const hasty = { key: "hasty", fails: 0, delayMs: 100 };
 const rate = { count: 10, perMs: 1_000, burst: 2 };
 /** A schedule that is due each 50 ms from 100 on. */
@@ -157,6 +158,7 @@ const withFeatures = (): LogRecord[] => [
   ...[...scheduled(60, "steady", 50), ...steady],
   ...[add("root", 0, { what: "addFlow", jobs: [{ ...plainJob("root"), children: ["leaf"] }, plainJob("leaf")] })],
   ...[...success("leaf", 100), ...success("root", 140)],
+  ...[inGroup("one", 0), inGroup("two", 0), ...success("one", 100), ...success("two", 140)],
 ];
 
 /** A job each: ends at once; fails once; loses its lease at 300; fails for good; is called; waits; dies with its worker; is removed; is cancelled as it runs; snoozes; is due later; is promoted. */
@@ -314,6 +316,26 @@ describe("The checker of queues finds", () => {
       },
     ],
     ["a job before its time", "due", (draft) => takeEarly(draft, "later")],
+    [
+      "two active jobs of a group",
+      "groupConcurrency",
+      ({ workers: { w2 } }) => {
+        w2.records = w2.records.map((one) =>
+          one.kind === "access" && one.key === "two" ? { ...one, at: one.at - 35, takenAt: one.takenAt - 35 } : one,
+        );
+      },
+    ],
+    [
+      "a group that stood still",
+      "groupTurns",
+      ({ workers: { w2 } }) => {
+        const lastMs = 1_000 + 2 * (6 * leaseMs + 2_000) * patience;
+        w2.records.push(inGroup("forgotten", 1_000));
+        for (let n = 0; n < 201; n++)
+          w2.records.push(add(`other ${String(n)}`, 2_000), ...success(`other ${String(n)}`, 2_020));
+        w2.records.push(...success("forgotten", lastMs), add("last", lastMs), ...success("last", lastMs + 20));
+      },
+    ],
     [
       "a parent that began before its child had ended",
       "flows",

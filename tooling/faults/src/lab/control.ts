@@ -69,18 +69,36 @@ export const builtWith = (name: string, module: string, ...changes: readonly Mut
   const folder = join(workspaceFolder, "test-results");
   mkdirSync(folder, { recursive: true });
   const copy = join(folder, `${name}.mjs`);
-  const part = `${copy}.${String(process.pid)}.part`;
   // All are inserted at the same place, so the last one is inserted first.
-  const changed = changes
-    .flatMap(Object.entries<string>)
-    .toReversed()
-    .reduce(mutated, built);
+  const all = changes.flatMap(Object.entries<string>).toReversed();
+  const changed = withParts(all.reduce(mutated, built), dist, copy, all);
   // Relative imports must refer to the other entries of the package.
-  writeFileSync(part, changed.replace(/\b(from |import |import\()"\.\//g, `$1"${pathToFileURL(dist).href}/`));
-  // Renamed at the end, since another run may be reading the file.
-  renameSync(part, copy);
+  write(copy, changed.replace(/\b(from |import |import\()"\.\//g, `$1"${pathToFileURL(dist).href}/`));
   return pathToFileURL(copy).href;
 };
+
+/** Renames a file at the end, since another run may be reading it. */
+const write = (file: string, text: string): void => {
+  const part = `${file}.${String(process.pid)}.part`;
+  writeFileSync(part, text);
+  renameSync(part, file);
+};
+
+/** Lets a built file load copies of the parts that have one of the changed scripts as well. They import no other file of the package. */
+const withParts = (
+  text: string,
+  dist: string,
+  copy: string,
+  changes: readonly [place: string, lua: string][],
+): string =>
+  text.replaceAll(/import\("\.\/([\w/-]+)\.js"\)/g, (found, part: string) => {
+    const built = readFileSync(join(dist, `${part}.js`), "utf8");
+    const own = changes.filter(([place]) => built.includes(`-- ${place.split("(", 1)[0] ?? ""}.lua`));
+    if (own.length === 0) return found;
+    const file = `${copy.slice(0, -".mjs".length)}-${part.replaceAll("/", "-")}.mjs`;
+    write(file, own.reduce(mutated, built));
+    return `import(${JSON.stringify(pathToFileURL(file).href)})`;
+  });
 
 /** The module that the workers import as the package. */
 export interface Subject {

@@ -15,6 +15,7 @@ import { checkDue } from "./due-times.js";
 import { checkEdits } from "./edits.js";
 import { checkExpiry, mayHaveExpired } from "./expiry.js";
 import { checkFlows } from "./flows.js";
+import { checkGroups } from "./groups.js";
 import { type AddCall, type Death, isHarmless, type LogRecord, maxAttempts, type RunHistory } from "./history.js";
 import { checkLimits } from "./limits.js";
 import { checkPauses } from "./pauses.js";
@@ -50,6 +51,8 @@ import { checkUnique } from "./unique.js";
  * - `expired` no job begins that nobody took in time, and none expires early
  * - `edited` a confirmed edit holds for every later take; a refused one changes nothing
  * - `flows` no job of a flow begins before each of its children has ended
+ * - `groupConcurrency` no two jobs of a group are active
+ * - `groupTurns` a group does not stand still while jobs that were added later begin, though one of its jobs waits
  * - `scheduled` each run of a schedule has its job, once and not before its instant
  * - `renewed` no job of a worker with a heartbeat thread begins again while its loop is blocked, for at most `maxBlockedMs`
  * - `lease` the jobs of a killed worker begin again within their lease plus 10 %
@@ -78,6 +81,8 @@ export const invariants = [
   "expired",
   "edited",
   "flows",
+  "groupConcurrency",
+  "groupTurns",
   "scheduled",
   "renewed",
   "lease",
@@ -104,6 +109,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
     checkBlocks(run, stories, judge);
     checkSchedules(run, stories, judge);
     checkFlows(stories, judge);
+    checkGroups(run, stories, judge);
     for (const story of stories) {
       checkKept(run, story, judge);
       checkRuns(run, story, judge);

@@ -139,7 +139,7 @@ export const controls: readonly Control<Invariant>[] = [
     name: "keys-are-forgotten",
     invariants: ["unique"],
     kind: anyTime,
-    lua: { "add(once)": inAll("if command == 'HGET' and key == once[5] then return false end") },
+    lua: { "add(others)": inAll("if command == 'HGET' and key == others[5] then return false end") },
   },
   {
     name: "last-data-is-dropped",
@@ -192,6 +192,24 @@ export const controls: readonly Control<Invariant>[] = [
     lua: {
       "step(families)": inAll(
         "if command == 'HGET' and key == families then local value = call(...) return value and string.match(value, '^%d$') and tonumber(value) > 1 and string.format('%d', value - 1) or value end",
+      ),
+    },
+  },
+  {
+    name: "places-are-not-counted",
+    invariants: ["groupConcurrency"],
+    kind: anyTime,
+    lua: { "step(held)": inAll("if command == 'ZLEXCOUNT' and key == held then return 0 end") },
+  },
+  {
+    name: "groups-get-no-turn",
+    invariants: ["groupTurns"],
+    kind: anyTime,
+    injections: 10,
+    // A group goes on only while its own jobs end: a look does not meet it either.
+    lua: {
+      "step(grouped, turns)": inAll(
+        "if command == 'ZRANGEBYSCORE' and key == turns then return {} end if command == 'ZRANGE' and key == grouped and select('#', ...) == 4 then return {} end",
       ),
     },
   },

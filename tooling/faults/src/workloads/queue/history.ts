@@ -26,6 +26,7 @@ interface Added {
   readonly fails: number;
   readonly delayMs: number;
   readonly expiresMs?: number;
+  readonly group?: string;
   /** Of a job of a flow: the keys of the jobs for which it waits. */
   readonly children?: readonly string[];
 }

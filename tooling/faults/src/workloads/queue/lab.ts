@@ -138,7 +138,7 @@ export class QueueLab extends Lab<LogRecord> {
       const flat = scored.flat().map(String);
       const members = flat.filter((_, index) => index % 2 === 0);
       if (members.length === 0) continue;
-      const ids = members.map((member) => member.slice(12).replace(/^!-?\d+!/, ""));
+      const ids = members.map((member) => member.slice(12).replace(/^!-?\d+(?:@[^!]+)?!/, ""));
       const blobs = (await this.ask("HMGET", keyOf(name, "jobs"), ...ids)) as (string | null)[];
       for (const [index, member] of members.entries()) {
         const key = /"key":"([^"]+)"/.exec(blobs[index] ?? "")?.[1];
@@ -265,8 +265,10 @@ export class QueueLab extends Lab<LogRecord> {
     worker.on("expired", ({ job }) => note("expired", job));
     worker.on("error", () => undefined);
     const left = async (): Promise<string> => {
-      const { jobs, dead, waiting, prioritised, delayed, active } = await inspectQueue(client, { queue: name });
-      const counts = { jobs: jobs - dead, waiting, prioritised, delayed, active };
+      const { jobs, dead, waiting, prioritised, grouped, groups, delayed, active } = await inspectQueue(client, {
+        queue: name,
+      });
+      const counts = { jobs: jobs - dead, waiting, prioritised, grouped, groups, delayed, active };
       return Object.values(counts).every((count) => count === 0) ? "" : `${name}: left are ${JSON.stringify(counts)}`;
     };
     const untilNone = async (): Promise<void> => {

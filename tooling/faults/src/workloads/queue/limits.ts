@@ -55,12 +55,12 @@ const unlimited: Asked = {
   confirmedAt: undefined,
 };
 
-interface Active extends Span {
+export interface Active extends Span {
   readonly jobName: string | undefined;
 }
 
 /** When a job was surely active, by its runs. The server's milliseconds are whole. */
-const activeIn = ({ deaths }: RunHistory, { job, runs, asked }: Story): Active[] =>
+export const activeIn = ({ deaths }: RunHistory, { job, runs, asked }: Story): Active[] =>
   runs.map((one) => {
     const { worker, takenAt, jobName } = one;
     const ranAt = saw(one, "ran")?.at ?? Infinity;

@@ -103,12 +103,19 @@ const newJob = (random, { what, isOwn = random() < 0.1, ...wanted } = {}) => {
   const own = isOwn ? { id: `own-${key}` } : {};
   const isSnoozed = what !== "reschedule" && what !== "promote" && random() < 0.08;
   const expires = what === undefined && random() < 0.06 ? { expiresMs: upTo(random, 150) } : {};
+  const group = random() < 0.2 ? { group: `g${upTo(random, 3)}` } : {};
   const snoozes = Array.from({ length: isSnoozed ? upTo(random, 2) : 0 }, () => upTo(random, 150));
-  const options = { ...(delayMs > 0 && { delayMs }), ...(priority !== 0 && { priority }), ...own, ...expires };
+  const options = {
+    ...(delayMs > 0 && { delayMs }),
+    ...(priority !== 0 && { priority }),
+    ...own,
+    ...expires,
+    ...group,
+  };
   return {
     what,
     jobName: random() < 0.6 ? "job" : otherName,
-    about: { key, fails, delayMs, ...expires },
+    about: { key, fails, delayMs, ...expires, ...group },
     data: { key, fails, ms, snoozes, isDeaf: random() < 0.5 },
     options,
   };
