@@ -121,6 +121,12 @@ export interface Inspector {
   readonly args?: readonly CliArgument[];
   readonly options?: readonly CliOption[];
   readonly look: (call: InspectCall, ...args: string[]) => Promise<Report>;
+  /**
+   * The maximum number of commands that one `look` sends, so that a page that shows many things has a bound.
+   *
+   * @default 10
+   */
+  readonly cost?: number;
   /** How `kit list` finds all things of this kind. Only for a thing whose one argument is its name. */
   readonly listed?: Listed;
   /** The keys of the thing. If set, the inspector has the option `--keys`, which adds their types and expiries. */
@@ -145,6 +151,16 @@ interface Listed {
   readonly thingOf?: (text: string) => { readonly name: string; readonly options?: Readonly<Record<string, number>> };
 }
 
+/** A button on the page of a thing. The names of the thing are the first arguments of the command. */
+interface Button {
+  /** The `thing` of the inspector. */
+  readonly thing: string;
+  /** In the imperative: `Release`. */
+  readonly text: string;
+  /** Whether the command can do something, by the inspector's `data`. @default always */
+  readonly when?: (data: Readonly<Record<string, unknown>>) => boolean;
+}
+
 /** An additional command. */
 export interface CliCommand {
   /** The words after `kit`: `"queue retry"`, `"ship"`. */
@@ -152,6 +168,8 @@ export interface CliCommand {
   readonly about: string;
   readonly args?: readonly CliArgument[];
   readonly options?: readonly CliOption[];
+  /** The buttons for the command in a browser (`@kit/board`). With the switch `run`, the board first shows what would change. */
+  readonly buttons?: readonly Button[];
   /**
    * Runs the command. A `TypeError` or `RangeError` is the caller's mistake (exit code 64); any other error is a problem (2).
    * Resolve with `resumable` if a signal has ended it cleanly and the same command would continue where it stopped. After SIGTERM

@@ -118,6 +118,7 @@ export const lookupCommand: CliCommand = {
 
 export const rollbackCommand: CliCommand = {
   path: "geoip rollback",
+  buttons: [{ thing: "geoip", text: "Roll back" }],
   about: "restore the previous version of a database",
   args: [databaseArgument],
   run: async ({ redis, prefix, output }, database: string) => {

@@ -21,6 +21,7 @@ export const descriptor: PackageDescriptor = {
   commands: [
     {
       path: "limiter reset",
+      buttons: [{ thing: "limiter", text: "Reset a key" }],
       about: "forgets a key of a limiter: its block ends, and nothing of its limits is in use",
       args: [
         { name: "name", about: "the limiter", listedIn: "limiters" },

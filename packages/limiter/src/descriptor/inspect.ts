@@ -93,6 +93,7 @@ export const limiterInspector: Inspector = {
       isUnknown: data.state === null,
     };
   },
+  cost: 2,
   listed: { things: "limiters", keys: ["{NAME}:key:*", "{NAME}:all", "{NAME}:limits"], columns: ["limits"] },
   keys: (prefix, name: string) => {
     const { limits, all } = limiterKeys(prefix, name);

@@ -108,6 +108,7 @@ export const lockInspector: Inspector = {
       await lock.close();
     }
   },
+  cost: 4,
   listed: {
     things: "locks",
     keys: ["{NAME}:lease", "{NAME}:rw-leases", "{NAME}:quorum"],

@@ -4,6 +4,7 @@ import { leaseText } from "./inspect.js";
 
 export const releaseCommand: CliCommand = {
   path: "lock release",
+  buttons: [{ thing: "lock", text: "Release", when: ({ state }) => state === "held" }],
   about: "release a lock whose holder no longer runs (dry run unless you pass --run)",
   args: [{ name: "name", about: "name of the lock", listedIn: "locks" }],
   options: [{ name: "run", about: "apply the change; without it, only show what would change" }],

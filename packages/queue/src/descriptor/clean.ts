@@ -8,6 +8,7 @@ const nextStep = ["next step", "run the same command with --run"] as const;
 
 export const cleanCommand: CliCommand = {
   path: "queue clean",
+  buttons: [{ thing: "queue", text: "Clean" }],
   about: "delete jobs of one state, by age and name (dry run unless you pass --run)",
   args: [queueArgument],
   options: [
@@ -41,6 +42,7 @@ export const cleanCommand: CliCommand = {
 
 export const purgeCommand: CliCommand = {
   path: "queue purge",
+  buttons: [{ thing: "queue", text: "Delete queue" }],
   about: "delete a queue with all its jobs, limits and schedules (dry run unless you pass --run)",
   args: [queueArgument],
   options: [runOption],

@@ -13,6 +13,7 @@ import {
   listGroups,
   listJobs,
   type ListedState,
+  type Overview,
   pauseQueue,
   promoteJob,
   readLog,
@@ -180,8 +181,17 @@ const chosen = async (
   return name === undefined ? letters : letters.filter((one) => one.name === name);
 };
 
-const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCommand => ({
+const moveCommand = (
+  verb: "retry" | "drop",
+  about: string,
+  done: string,
+  [ofQueue, ofJob]: readonly [queue: string, job: string],
+): CliCommand => ({
   path: `queue ${verb}`,
+  buttons: [
+    { thing: "queue", text: ofQueue, when: ({ dead }) => dead !== 0 },
+    { thing: "job", text: ofJob, when: ({ state }) => state === "dead" },
+  ],
   about: `${about} (dry run unless you pass --run)`,
   args: moveArguments,
   options: verb === "drop" ? [...moveOptions, allOption] : moveOptions,
@@ -238,12 +248,20 @@ const endCommand = (
   end: typeof removeJob | typeof cancelJob,
 ): CliCommand => ({
   path: `queue ${verb}`,
+  buttons: [
+    {
+      thing: "job",
+      text: verb === "cancel" ? "Cancel" : "Remove",
+      // Both delete a job that waits.
+      when: ({ state }) => (state === "active") === (verb === "cancel") && states.includes(String(state)),
+    },
+  ],
   about: `${about} (dry run unless you pass --run)`,
   args: [queueArgument, idArgument],
   options: [runOption],
   run: async ({ redis, prefix, isSet, output }, queue: string, id: string) => {
     const isDryRun = !isSet("run");
-    const report = isDryRun ? await inspectJob(redis, { queue, prefix }, id) : undefined;
+    const report = isDryRun ? await inspectJob(redis, { queue, prefix }, id, { quick: true }) : undefined;
     const outcome = report?.state ?? (await end(redis, { queue, prefix }, id));
     const count = ["removed", "cancelled", ...states].includes(outcome) ? 1 : 0;
     await output.report({
@@ -265,6 +283,7 @@ const endCommand = (
 
 const promoteCommand: CliCommand = {
   path: "queue promote",
+  buttons: [{ thing: "job", text: "Start now", when: ({ state, at }) => state === "delayed" && at !== null }],
   about: "make a delayed job ready now",
   args: [queueArgument, idArgument],
   run: async ({ redis, prefix, output }, queue: string, id: string) => {
@@ -296,10 +315,20 @@ const hasJobs = async ({ redis, prefix }: CommandCall, queue: string, name: stri
   return pages.some(({ jobs, next }) => jobs.length > 0 || next !== undefined);
 };
 
+const hasPausedName = (names: Overview["names"]): boolean => names.some(({ pausedAt }) => pausedAt !== null);
+
 const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pauseQueue): CliCommand => ({
   path: `queue ${verb}`,
   about,
   args: [queueArgument],
+  buttons: [
+    {
+      thing: "queue",
+      text: verb === "pause" ? "Pause" : "Resume",
+      when: ({ pausedAt, names }) =>
+        verb === "pause" ? pausedAt === null : pausedAt !== null || hasPausedName(names as Overview["names"]),
+    },
+  ],
   options: [
     { name: "name", takes: "text", about: "only jobs with this name" },
     { name: "group", takes: "text", about: "only jobs of this group" },
@@ -407,6 +436,7 @@ const groupsCommand: CliCommand = {
 
 const drainCommand: CliCommand = {
   path: "queue drain",
+  buttons: [{ thing: "queue", text: "Drain", when: (seen) => readyOf(seen as unknown as Overview) > 0 }],
   about: "delete all ready jobs, or the ready jobs of one group (dry run unless you pass --run)",
   args: [queueArgument],
   options: [
@@ -439,6 +469,7 @@ const drainCommand: CliCommand = {
 
 const repairCommand: CliCommand = {
   path: "queue repair",
+  buttons: [{ thing: "queue", text: "Repair", when: ({ lost }) => lost !== 0 }],
   about: "make lost jobs ready again (dry run unless you pass --run)",
   args: [queueArgument],
   options: [runOption],
@@ -463,8 +494,8 @@ export const commands: readonly CliCommand[] = [
   listCommand,
   showCommand,
   logCommand,
-  moveCommand("retry", "retry dead letters, with all their attempts", "moved back"),
-  moveCommand("drop", "delete dead letters", "deleted"),
+  moveCommand("retry", "retry dead letters, with all their attempts", "moved back", ["Retry dead letters", "Retry"]),
+  moveCommand("drop", "delete dead letters", "deleted", ["Delete dead letters", "Delete"]),
   pauseCommand("pause", "pause a queue, or its jobs with one name or group", pauseQueue),
   pauseCommand("resume", "resume a queue, or its jobs with one name or group", resumeQueue),
   promoteCommand,

@@ -3,11 +3,13 @@ import { endlessParts } from "../job/keys.js";
 import { adoptCommand } from "./adopt.js";
 import { cleanCommand, purgeCommand } from "./clean.js";
 import { commands } from "./commands.js";
+import { editCommand, rescheduleCommand } from "./edit.js";
 import { flowInspector, flowsCheck } from "./flows.js";
 import { groupsCheck } from "./groups.js";
 import { jobInspector, queueInspector } from "./inspect.js";
+import { limitCommand } from "./limit.js";
 import { pausedCheck } from "./paused.js";
-import { schedulesCheck, schedulesCommand } from "./schedules.js";
+import { scheduleCommands, scheduleInspector, schedulesCheck, schedulesCommand } from "./schedules.js";
 import { handlersCheck, longJobsCheck, workersCommand } from "./workers.js";
 
 /** The contribution of this package to the command line. */
@@ -63,7 +65,18 @@ export const descriptor: PackageDescriptor = {
     ],
   },
   endlessKeys: [{ key: new RegExp(`^\\{.*\\}:(?:${endlessParts.join("|")})$`, "s") }],
-  inspectors: [queueInspector, jobInspector, flowInspector],
-  commands: [...commands, workersCommand, cleanCommand, purgeCommand, schedulesCommand, adoptCommand],
+  inspectors: [queueInspector, jobInspector, flowInspector, scheduleInspector],
+  commands: [
+    ...commands,
+    rescheduleCommand,
+    editCommand,
+    limitCommand,
+    workersCommand,
+    cleanCommand,
+    purgeCommand,
+    schedulesCommand,
+    ...scheduleCommands,
+    adoptCommand,
+  ],
   checks: [pausedCheck, groupsCheck, schedulesCheck, flowsCheck, longJobsCheck, handlersCheck],
 };

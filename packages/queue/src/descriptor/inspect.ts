@@ -202,21 +202,29 @@ export const queueInspector: Inspector = {
     ];
     return { data: { queue: name, ...data, ...planned, workers, shownGroups: shown }, facts, summary: summaryOf(data) };
   },
+  cost: 7,
   listed: { things: "queues", keys: ["{NAME}:meta"], columns: ["ready", "delayed", "active", "dead", "limits"] },
   keys: (prefix, name: string) => Object.values(queueKeys(prefix, name)),
 };
 
 export const jobInspector: Inspector = {
   thing: "job",
-  about: "a job: state, attempts and last error",
+  about: "a job: state, attempts, last error, and why it waits",
   args: [
     { name: "queue", about: "name of the queue", listedIn: "queues" },
     { name: "id", about: "id of the job; kit queue list QUEUE shows ids" },
   ],
+  options: [
+    { name: "data", about: "include the data, the checkpoint and the kept result in --json" },
+    { name: "quick", about: "search only the first 40,000 ready and active jobs, then assume that it is ready" },
+  ],
   look: async (call, queue: string, id: string) => {
-    const { redis, prefix } = call;
-    const data = await inspectJob(redis, { queue, prefix }, id);
+    const { redis, prefix, isSet } = call;
+    const data = await inspectJob(redis, { queue, prefix }, id, { withData: isSet("data"), quick: isSet("quick") });
     if (data.state === "none" && !(await isQueue(call, queue))) return { ...unknownQueue(queue), data };
-    return { data, facts: jobFacts(data), isUnknown: data.state === "none" };
+    const { waitReasons } = await import("../waits/index.js");
+    const waits = await waitReasons(redis, prefix, data);
+    const facts = [...jobFacts(data), ...waits.map(({ text }) => ["waits because", text] as const)];
+    return { data: { ...data, waits }, facts, isUnknown: data.state === "none" };
   },
 };

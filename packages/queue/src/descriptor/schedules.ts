@@ -1,9 +1,10 @@
-import type { CliCommand, DoctorCheck, Finding } from "@kit/core/toolkit";
+import type { CliArgument, CliCommand, DoctorCheck, Finding, InspectCall, Inspector } from "@kit/core/toolkit";
 import { resolve, secondsText } from "@kit/core/toolkit";
 import { queueKeys } from "../job/keys.js";
 import { inspectQueue } from "../manage/index.js";
 import { factsOfPage, type ScheduleFacts } from "../schedules/facts.js";
 import { listRules } from "../schedules/options.js";
+import type { Schedules } from "../schedules/index.js";
 import { listSchedules } from "../schedules/scripts/index.js";
 import { isQueue, unknownQueue } from "./inspect.js";
 import { scheduleOverview } from "./overview.js";
@@ -54,6 +55,88 @@ export const schedulesCommand: CliCommand = {
     return undefined;
   },
 };
+
+const scheduleArguments: readonly CliArgument[] = [
+  { name: "queue", about: "name of the queue", listedIn: "queues" },
+  { name: "id", about: "id of the schedule; kit queue schedules QUEUE shows ids" },
+];
+
+const withSchedules = async <Result>(
+  { redis, prefix }: InspectCall,
+  queue: string,
+  use: (schedules: Schedules) => Promise<Result>,
+): Promise<Result> => {
+  const { createSchedules } = await import("../schedules/index.js");
+  const schedules = createSchedules(redis, queue, { prefix });
+  try {
+    return await use(schedules);
+  } finally {
+    await schedules.close();
+  }
+};
+
+/** How many of its next runs a report shows. */
+const shownRuns = 10;
+
+export const scheduleInspector: Inspector = {
+  thing: "schedule",
+  about: "a schedule of a queue: its timing and its next runs",
+  args: scheduleArguments,
+  look: async (call, queue: string, id: string) =>
+    await withSchedules(call, queue, async (schedules) => {
+      const stored = await schedules.get(id);
+      if (!stored) return { data: { queue, id }, facts: [["schedule", `unknown: ${id}`]], isUnknown: true };
+      const { data: _jobData, ...facts } = stored;
+      const next = (await schedules.next(id, shownRuns)).map((at) => new Date(at).toISOString());
+      const { name, isPaused, nextAt, left } = facts;
+      return {
+        data: { queue, ...facts, next },
+        facts: [
+          ["queue", queue],
+          ["schedule", id],
+          ["job", name],
+          ["when", whenOf(facts)],
+          ["state", isPaused ? "paused" : nextAt === undefined ? "finished" : "running"],
+          ...(left === undefined ? [] : [["runs left", String(left)] as const]),
+        ],
+        table: next.length === 0 ? undefined : { columns: ["next runs"], rows: next.map((at) => [at]) },
+      };
+    }),
+};
+
+const changes = {
+  pause: ["Pause", "pause a schedule: it adds no jobs until you resume it", "paused"],
+  resume: ["Resume", "resume a paused schedule from its next run", "resumed"],
+  run: ["Run now", "add a job of a schedule now; its next run stays", "added"],
+} as const;
+
+const scheduleCommand = (verb: keyof typeof changes): CliCommand => {
+  const [text, about, done] = changes[verb];
+  return {
+    path: `queue schedule ${verb}`,
+    about,
+    args: scheduleArguments,
+    buttons: [{ thing: "schedule", text, when: ({ isPaused }) => verb === "run" || isPaused === (verb === "resume") }],
+    run: async (call, queue: string, id: string) =>
+      await withSchedules(call, queue, async (schedules) => {
+        const result = verb === "run" ? await schedules.runNow(id) : await schedules[verb](id);
+        const isUnknown = !result && (await schedules.get(id)) === undefined;
+        const skipped = "nothing: the job of its last run is still in the queue";
+        await call.output.report({
+          data: { queue, schedule: id, [done]: result ?? null },
+          facts: [[done, isUnknown ? `nothing: no schedule ${id}` : !result ? skipped : result === true ? id : result]],
+          isUnknown,
+        });
+        return undefined;
+      }),
+  };
+};
+
+export const scheduleCommands: readonly CliCommand[] = [
+  scheduleCommand("pause"),
+  scheduleCommand("resume"),
+  scheduleCommand("run"),
+];
 
 export const schedulesCheck: DoctorCheck = {
   id: "queue-schedules",

@@ -62,7 +62,7 @@ export const inspectFlow = async (
   const { queue, keys } = checkedAddress(address);
   const stored = await children.run(redis, keys, { id: jobId(id), ...resolve("options", options, pageRules) });
   const { inspectJob } = await import("../manage/index.js");
-  const { state } = await inspectJob(redis, address, id);
+  const { state } = await inspectJob(redis, address, id, { quick: true });
   return { queue, id, state, open: stored.open, ...pageOf(stored) };
 };
 

@@ -38,7 +38,11 @@ export interface GroupPage {
   readonly next: string | undefined;
 }
 
-const pageRules = { after: custom(encodedGroup, ""), count: integer(1, 100, 100) };
+const pageRules = {
+  after: custom(encodedGroup, ""),
+  from: custom(encodedGroup, ""),
+  count: integer(1, 100, 100),
+};
 
 const stateOf = (
   { ready, active, concurrency, pausedAt, retryAt, haltedUntil }: ListedGroup,
@@ -68,6 +72,12 @@ export const listGroups = async (
     /** The `next` of the previous page. */
     readonly after?: string | undefined;
     /**
+     * The first group to read, if it has jobs. Ignored with `after`.
+     *
+     * @default the first group of all
+     */
+    readonly from?: string | undefined;
+    /**
      * The maximum number of groups, up to 100.
      *
      * @default 100
@@ -76,8 +86,9 @@ export const listGroups = async (
   } = {},
 ): Promise<GroupPage> => {
   const { keys } = checkedAddress(address);
-  const page = resolve("options", options, pageRules);
-  const { now, groups } = await listed.run(redis, keys, page);
+  const { after, from, count } = resolve("options", options, pageRules);
+  const first = after === "" ? from && `${from} ` : `${after}!`;
+  const { now, groups } = await listed.run(redis, keys, { from: first, count });
   return {
     groups: groups.map((one) => {
       const { addedAt, pausedAt, retryAt, haltedUntil, ...facts } = one;
@@ -90,7 +101,7 @@ export const listGroups = async (
         state: stateOf(one, now),
       };
     }),
-    next: groups.length < page.count ? undefined : groups.at(-1)?.group,
+    next: groups.length < count ? undefined : groups.at(-1)?.group,
   };
 };
 

@@ -13,7 +13,11 @@ import type { JobState } from "./scripts.js";
 import { located } from "./search.js";
 import { type RunningWorker, runsOf } from "./workers.js";
 
-const reportRules = { withData: boolean(false) };
+const reportRules = { withData: boolean(false), quick: boolean(false) };
+
+/** The pages that a quick search reads. */
+const quickPages = 10;
+
 /** A job without its data. Times are ISO text. */
 export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt" | "uniqueKey" | "group"> {
   readonly id: string;
@@ -86,7 +90,8 @@ const shown = (data: unknown): unknown => (Buffer.isBuffer(data) ? data.toString
  *
  * It searches the leases and the waiting jobs for the job, unless the job is dead, delayed, or ready with a priority. Each call reads up to
  * 4,000 entries, which takes the server a few milliseconds. If the job moves during a search, the search runs again. `lost`: two searches
- * did not find the job; see {@link repairQueue}. A job that has ended is `completed` if the queue keeps a record of it, otherwise `none`.
+ * did not find the job; see {@link repairQueue}. With `quick` it reads up to 40,000 entries. If it has not found the job by then, it reports
+ * the job as `ready`. A job that has ended is `completed` if the queue keeps a record of it, otherwise `none`.
  *
  * @throws {TypeError | RangeError} an argument is invalid.
  * @throws {KitUnavailableError} no server answered in time.
@@ -95,13 +100,13 @@ export const inspectJob = async (
   redis: RedisLike,
   address: QueueAddress,
   id: string,
-  options: { readonly withData?: boolean | undefined } = {},
+  options: { readonly withData?: boolean | undefined; readonly quick?: boolean | undefined } = {},
 ): Promise<JobReport> => {
   const { queue, head, keys } = checkedAddress(address);
   jobId(id);
-  const { withData } = resolve("options", options, reportRules);
+  const { withData, quick } = resolve("options", options, reportRules);
   return await withContext(redis, async (context) => {
-    const { state, at, blob, record, member } = await located(context, keys, id);
+    const { state, at, blob, record, member } = await located(context, keys, id, quick ? quickPages : undefined);
     const [run] = await runsOf(context, keys, member === undefined ? [] : [member]);
     const notes = { notes: notesKey(head, id) };
     const noted = await readNotes.run(context, notes, { of: stampOf(blob), after: 0, count: 0 });

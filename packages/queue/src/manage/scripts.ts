@@ -486,7 +486,7 @@ export const listGroups = defineScript({
   name: "queue.listGroups",
   source: [entriesSource, listGroupsSource],
   keys: ["jobs", "delayed", ...groupKeys],
-  args: ["after", "count"],
+  args: ["from", "count"],
   readonly: true,
   reply: (raw): { readonly now: number; readonly groups: readonly ListedGroup[] } => {
     const [now, ...all] = (raw as unknown[]).map(String);

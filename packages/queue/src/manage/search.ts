@@ -7,17 +7,23 @@ import { find, type Found, scan } from "./scripts.js";
 const listsOf = (entry: string): readonly ("leases" | "waiting" | "suspended" | "grouped")[] =>
   /^!-?\d+@/.test(entry) ? ["leases", "grouped", "suspended"] : ["leases", "waiting", "suspended"];
 
-/** Finds a job. If its id does not show where it is, searches the leases and the other ready jobs, up to twice. */
+/**
+ * Finds a job. If its id does not show where it is, searches the leases and the other ready jobs, up to twice. After `maxPages` it assumes
+ * that the job is ready.
+ */
 export const located = async (
   context: ClientContext,
   keys: QueueKeys,
   id: string,
+  maxPages = Infinity,
 ): Promise<Found & { readonly member?: string }> => {
+  let pages = 0;
   for (let searches = 0; ; searches++) {
     const found = await find.run(context, keys, { id });
     if (found.state !== "lost" || searches === 2) return found;
     for (const from of listsOf(found.entry))
       for await (const page of pagesOf(context, keys, from)) {
+        if (pages++ === maxPages) return { ...found, state: "ready" };
         const held = page.find(([entry]) => entry === found.entry);
         if (!held) continue;
         const [, at, member] = held;

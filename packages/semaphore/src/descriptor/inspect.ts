@@ -90,6 +90,7 @@ export const semaphoreInspector: Inspector = {
     const summary = `${String(used)} of ${String(permits ?? 0)} in use, ${String(waiters)} waiting`;
     return { data, facts: factsOf(data), summary, isUnknown: permits === null };
   },
+  cost: 3,
   listed: { things: "semaphores", keys: ["{NAME}:permits"], columns: ["permits", "holder", "waiters"] },
   keys: (prefix, name: string) => Object.values(semaphoreKeys(prefix, name)),
 };

@@ -23,6 +23,7 @@ export const statsInspector: Inspector = {
     return metricReport(call, seriesOf(name), { sinceMs: newestBuckets * stepMs, stepMs });
   },
   // A series with labels is its metric and them: `metric;label=value`.
+  cost: 6,
   listed: {
     things: "metrics",
     keys: ["{NAME}:total", "{NAME}:dist"],

@@ -6,7 +6,7 @@
 -- KEYS[4]  turns    zset     groups in the order of their turns
 -- KEYS[5]  held     zset     group and id of the jobs that have a place of their group
 -- KEYS[6]  groups   hash     settings of groups
--- ARGV[1]  after    string   name of the last group of the page before; empty: the first page
+-- ARGV[1]  from     string   where to start: a group's name and a space, or `!` for the group after it; empty: at the first group
 -- ARGV[2]  count    integer  how many groups to read at most, up to 100
 --
 -- Reply     {now, name, ready, active, concurrency, weight, pausedAt, retryAt, haltedUntil, addedAt, …}  epoch ms; nine for each group: instants are text
@@ -19,7 +19,7 @@ local grouped = KEYS[3]
 local turns = KEYS[4]
 local held = KEYS[5]
 local groups = KEYS[6]
-local after = ARGV[1]
+local from = ARGV[1]
 local count = tonumber(ARGV[2])
 
 -- Libraries
@@ -27,7 +27,7 @@ local count = tonumber(ARGV[2])
 local time = redis.call('TIME')
 local reply = { string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)) }
 local all = tonumber(string.match(redis.call('HGET', groups, '') or '', '^[1-9]%d*') or 1)
-local from = after == '' and '-' or '[' .. after .. '!'
+from = from == '' and '-' or '[' .. from
 local function firstOf(key)
   return string.match(redis.call('ZRANGE', key, from, '+', 'BYLEX', 'LIMIT', 0, 1)[1] or '', '^%S+')
 end
