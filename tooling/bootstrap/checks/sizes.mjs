@@ -16,6 +16,8 @@ const exceptionsKiB = {
   // Says of a weight whether its change can be made again, also when some shards have it; folds what keyboards of eleven scripts
   // exchange, and finds names without their hyphens.
   "@kit/autocomplete": 20,
+  // Runs in a server, and carries the files that browsers load: htmx, a style sheet.
+  "@kit/board": 31,
   // Positions that reach other devices, and one's own messages that are never unread, also after joining again; reads and begins
   // while a node of a Cluster is lost.
   "@kit/chat": 24.5,
@@ -44,8 +46,9 @@ const exceptionsKiB = {
   "@kit/queue/adopt": 31.5,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is
   // unknown, and which instant a list shows; cleans and purges queues; lists workers, and finds jobs that hang or have no
-  // handler; lists groups, and finds those that are halted.
-  "@kit/queue/descriptor": 39.5,
+  // handler; lists groups, and finds those that are halted; sets limits, edits and reschedules jobs, and manages schedules, so that a
+  // browser can do what a program can.
+  "@kit/queue/descriptor": 42,
   // Reads, changes, repairs, limits, cleans and purges queues, and reads who runs their jobs; lets jobs leave and join their groups,
   // and lists, limits, pauses and cancels groups; metrics read both.
   "@kit/queue/manage": 24.75,

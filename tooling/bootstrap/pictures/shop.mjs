@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { root } from "../repo.mjs";
 
 /** Each picture by its name, taken in a page of the shop. @type {Record<string, (page: any) => Promise<Buffer>>} */
-const shots = { shop: market, race };
+const shots = { shop: market, race, "board-queue": boardQueue, "board-job": boardJob };
 
 /** As long as a busy machine may take. */
 const patienceMs = 120_000;
@@ -58,6 +58,20 @@ export async function screenshots(env, executablePath) {
 async function market(page) {
   await page.goto("/");
   await page.waitForFunction(allLoaded);
+  return page.screenshot();
+}
+
+/** The queue of the shop, while visitors buy. @param {any} page */
+async function boardQueue(page) {
+  await page.goto("/board?thing=queue&name=orders&state=dead&live=off");
+  return page.screenshot();
+}
+
+/** A job that waits, with the reason. @param {any} page */
+async function boardJob(page) {
+  await page.goto("/board?thing=queue&name=orders&state=delayed&live=off");
+  await page.click("#jobs td a");
+  await page.locator(".why").waitFor();
   return page.screenshot();
 }
 

@@ -12,6 +12,7 @@ const order = [
   "stats",
   "autocomplete",
   "geoip",
+  "board",
   "core",
   "cli",
   "testing",

@@ -1,0 +1,181 @@
+import { type Inspector, secondsText } from "@kit/core/toolkit";
+import { inspectorOf, look, read } from "../call/call.js";
+import type { JobValue } from "../options.js";
+import { bytes, foreign, html, type Html, instant, none, thingAddress, visible } from "./html.js";
+import { note, tableOf, thingLink } from "./parts.js";
+import type { FlowData, JobData, JobError, LogData } from "./queue-data.js";
+import { workerText } from "./queue.js";
+import { actionsOf, pathTo, thingPage } from "./thing.js";
+import type { Page, View } from "./view.js";
+
+/** The lines of a log, and the characters of a value, that a page shows. */
+const maxLines = 100;
+const maxText = 20_000;
+
+const codeOf = (text: string): Html =>
+  html`<pre class="code" tabindex="0">${visible(text.slice(0, maxText))}${text.length > maxText ? "\n…" : ""}</pre>`;
+
+const waitsPart = ({ waits = [], queue }: JobData): Html =>
+  waits.length === 0
+    ? none
+    : html`<section class="card why">
+        <h2>Why does it wait?</h2>
+        <ul>
+          ${waits.map(({ text, until }) => html`<li><strong>${visible(text)}.</strong> ${until === null ? none : html`Until ${instant(until)} UTC.`}</li>`)}
+        </ul>
+        <p class="quiet"><a href="${thingAddress("queue", [queue])}">Limits and workers of the queue</a></p>
+      </section>`;
+
+const tones: Readonly<Record<string, string>> = {
+  active: "good",
+  completed: "good",
+  dead: "bad",
+  lost: "bad",
+  ready: "info",
+};
+
+/** The steps of its life that are stored, in their order. */
+const timeline = (job: JobData): Html => {
+  const { state, addedAt, startedAt, takenAt, at, expiresAt, outcome } = job;
+  const atTexts: Readonly<Record<string, string>> = { dead: "Died", delayed: "Due", active: "Lease expires" };
+  const atText = state === "completed" ? (outcome === "expired" ? "Expired" : "Completed") : atTexts[state];
+  const steps: readonly (readonly [string, string | null])[] = [
+    ["Added", addedAt],
+    ["Taken by a worker", takenAt],
+    ["Handler started", startedAt],
+    ...(atText === undefined ? [] : [[atText, at] as const]),
+    ["Expires unless taken", expiresAt],
+  ];
+  return html`<ol class="timeline">
+    ${steps.filter(([, when]) => when !== null).map(([text, when]) => html`<li><span>${text}</span> ${instant(when)}</li>`)}
+  </ol>`;
+};
+
+const factsPart = (job: JobData): Html => {
+  const { name, attempts, maxAttempts, crashes, priority, worker, uniqueKey, timeoutMs, bytes: size, state } = job;
+  const facts: readonly (readonly [string, Html | string])[] = [
+    ["Name", foreign(name)],
+    [
+      "Failed attempts",
+      `${String(attempts)} of ${String(maxAttempts)}${crashes === 0 ? "" : `, and ${String(crashes)} crashed`}`,
+    ],
+    ["Priority", String(priority)],
+    ...(worker === null ? [] : [["Runs on", foreign(workerText(worker))] as const]),
+    ...(timeoutMs === null ? [] : [["Time limit", secondsText(timeoutMs)] as const]),
+    ...(uniqueKey === null ? [] : [["Unique key", foreign(uniqueKey)] as const]),
+    [state === "completed" ? "Result size" : "Data size", bytes(size)],
+  ];
+  return html`<section class="card">
+    <p><span class="badge ${tones[state] ?? "warn"}">${state}</span></p>
+    <dl class="facts">
+      ${facts.map(
+        ([term, value]) =>
+          html`<div>
+            <dt>${term}</dt>
+            <dd>${value}</dd>
+          </div>`,
+      )}
+    </dl>
+    ${timeline(job)}
+  </section>`;
+};
+
+/** An error with all its causes. */
+const errorText = ({ name, message, stack, cause, errors = [] }: JobError, depth = 0): string => {
+  const own = stack ?? `${name}: ${message}`;
+  const causes = depth === 5 ? [] : [...errors, ...(cause ? [cause] : [])];
+  return [own, ...causes.map((one) => `Caused by ${errorText(one, depth + 1)}`)].join("\n");
+};
+
+const errorPart = ({ error }: JobData): Html =>
+  error === null
+    ? none
+    : html`<section class="card">
+        <h2>Last error</h2>
+        ${codeOf(errorText(error))}
+      </section>`;
+
+const progressPart = ({ progress, progressAt }: JobData): Html => {
+  if (progressAt === null) return none;
+  const share = typeof progress === "number" && progress >= 0 && progress <= 100 ? progress : undefined;
+  return html`<section class="card">
+    <h2>Progress</h2>
+    ${share === undefined ? codeOf(JSON.stringify(progress, undefined, 2)) : html`<p class="row"><progress max="100" value="${share}" aria-label="Progress"></progress> ${share} %</p>`}
+    <p class="quiet">Reported at ${instant(progressAt)}</p>
+  </section>`;
+};
+
+const logPart = async (view: View, { queue, id, logLines }: JobData): Promise<Html> => {
+  if (logLines === 0) return none;
+  const { lines = [], dropped = 0 } = (await read<LogData>(view, "queue log", [queue, id], { count: maxLines })) ?? {};
+  return html`<section class="card">
+    <h2>Log</h2>
+    ${codeOf(lines.map(({ at, text }) => `${at}  ${text}`).join("\n"))}
+    <p class="quiet">
+      The last ${String(lines.length)} of ${String(logLines)}
+      lines${dropped === 0 ? "" : `, ${String(dropped)} older ones were dropped`}
+    </p>
+  </section>`;
+};
+
+const childrenPart = async (view: View, { queue, id, state }: JobData): Promise<Html> => {
+  const flow = inspectorOf(view.packages, "flow");
+  if (!flow || state !== "waiting-for-children") return none;
+  const { children, open } = (await look(view, flow, [queue, id])).data as FlowData;
+  const rows = children.map((child) => [
+    child.outcome === "open" ? thingLink("job", [queue, child.id]) : foreign(child.id),
+    foreign(child.name),
+    child.outcome,
+    child.error?.message ?? "",
+  ]);
+  return html`<section class="card">
+    <h2>Children <span class="badge">${String(open)} open</span></h2>
+    ${tableOf("Children", ["id", "name", "outcome", "error"], rows)}
+  </section>`;
+};
+
+const valueParts = ({ jobData }: View, job: JobData): Html => {
+  const { queue, id, name } = job;
+  if (!jobData)
+    return html`<p class="quiet">Its data is hidden. To show it, set the board's option <code>jobData</code>.</p>`;
+  const parts = (["data", "checkpoint", "result"] as const).flatMap((part): readonly Html[] => {
+    if (!(part in job)) return [];
+    const of: JobValue = { queue, id, name, part };
+    const shown = jobData(job[part], of);
+    if (shown === undefined) return [];
+    const text = typeof shown === "bigint" ? String(shown) : (JSON.stringify(shown, undefined, 2) ?? "not JSON");
+    return [
+      html`<section class="card">
+        <h2>${part === "data" ? "Data" : part === "result" ? "Result" : "Checkpoint"}</h2>
+        ${codeOf(text)}
+      </section>`,
+    ];
+  });
+  return html`${parts}`;
+};
+
+/** The page of a job. */
+export const jobPage = async (view: View, inspector: Inspector, names: readonly string[]): Promise<Page> => {
+  const report = await look(view, inspector, names, { quick: true, data: view.jobData !== undefined });
+  const [queue = "", id = ""] = names;
+  if (report.hasProblem) return await thingPage(view, inspector, names);
+  const path = pathTo(view, inspector, names);
+  if (report.isUnknown) {
+    const body = note(
+      "info",
+      html`The queue ${thingLink("queue", [queue])} has no job with this id. It has completed, was deleted, or was never
+      added.`,
+    );
+    return { title: id, path, status: 404, isLive: true, head: html`<p class="kind">Job</p>`, body };
+  }
+  const job = report.data as JobData;
+  const [log, children] = await Promise.all([logPart(view, job), childrenPart(view, job)]);
+  return {
+    title: id,
+    path,
+    isLive: true,
+    head: html`<p class="kind">Job</p>
+      ${await actionsOf(view, "job", names, report)}`,
+    body: html`${waitsPart(job)}${factsPart(job)}${errorPart(job)}${progressPart(job)}${children}${log}${valueParts(view, job)}`,
+  };
+};

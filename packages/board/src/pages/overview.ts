@@ -1,0 +1,154 @@
+import { counted } from "@kit/core/toolkit";
+import { look } from "../call/call.js";
+import { type Found, type Kind, kindsOf, scan, scanSteps } from "../call/find.js";
+import { address, capital, count, foreign, html, type Html, none, prose, thingAddress } from "./html.js";
+import { note, overviewPath, tableOf } from "./parts.js";
+import type { Page, View } from "./view.js";
+
+/** The commands that a page may send, and what the inspector of a thing sends unless it names its cost. */
+const maxCommands = 95;
+const usualCost = 10;
+/** The rows of one kind on the overview, with or without their state. */
+const maxRows = 12;
+
+/** The kinds that people look for first. */
+const first: readonly string[] = ["queue", "lock", "semaphore"];
+const placeOf = ({ inspector }: Kind): number =>
+  (first.indexOf(inspector.thing) + first.length + 1) % (first.length + 1);
+
+/** Takes a row of each kind in turn while the commands last. */
+const chosen = (
+  kinds: readonly { readonly kind: Kind; readonly things: readonly Found[] }[],
+  commands: number,
+): ReadonlySet<Found> => {
+  const taken = new Set<Found>();
+  let left = commands;
+  for (let row = 0; row < maxRows; row++)
+    for (const { kind, things } of kinds) {
+      const thing = things[row];
+      const cost = kind.inspector.cost ?? usualCost;
+      if (!thing || cost > left) continue;
+      taken.add(thing);
+      left -= cost;
+    }
+  return taken;
+};
+
+/** The first part of a fact, and its details below it. */
+const cellOf = (text: string): Html => {
+  const [main = "", ...details] = text.split(", ");
+  return html`${prose(main)}${details.length === 0 ? none : html`<small>${prose(details.join(", "))}</small>`}`;
+};
+
+const rowOf = async (
+  view: View,
+  { inspector, listed }: Kind,
+  thing: Found,
+  isRead: boolean,
+): Promise<readonly (string | Html)[]> => {
+  // Some inspectors need an option that only the key shows, such as the number of shards.
+  const options = Object.entries(thing.options).map(([option, value]) => [`o.${option}`, String(value)] as const);
+  const name = html`<a href="${thingAddress(inspector.thing, [thing.name], ...options)}">${foreign(thing.name)}</a>`;
+  if (!isRead) return [name, ...listed.columns.map(() => html`<span class="quiet">…</span>`)];
+  const { facts = [] } = await look(view, inspector, [thing.name], thing.options);
+  const textOf = (column: string): string =>
+    facts.flatMap(([fact, text]) => (fact === column ? [text] : [])).join("; ");
+  return [name, ...listed.columns.map((column, at) => cellOf(textOf(column) || (at === 0 ? textOf("damaged") : "")))];
+};
+
+const more = (cursor: string | undefined, rest: readonly (readonly [string, string])[] = []): Html =>
+  cursor === undefined
+    ? none
+    : note(
+        "info",
+        html`The server has more keys than one page reads (about ${count(scanSteps * 1_000)}).
+          <a href="${address(...rest, ["cursor", cursor])}">Continue the scan</a>`,
+      );
+
+const kindSection = async (
+  view: View,
+  { kind, things }: { readonly kind: Kind; readonly things: readonly Found[] },
+  read: ReadonlySet<Found>,
+): Promise<Html> => {
+  const { things: plural, columns } = kind.listed;
+  const shown = things.slice(0, maxRows);
+  const rows = await Promise.all(shown.map((thing) => rowOf(view, kind, thing, read.has(thing))));
+  const rest = things.length - shown.length;
+  const all = address(["list", plural]);
+  return html`<section class="card">
+    <h2><a href="${all}">${capital(plural)}</a> <span class="badge">${count(things.length)}</span></h2>
+    ${tableOf(plural, ["name", ...columns], rows)}
+    ${
+      rest > 0 || shown.some((thing) => !read.has(thing))
+        ? html`<p class="quiet">
+            <a href="${all}">${rest > 0 ? `${count(rest)} more ${plural}` : `The state of all ${plural}`}</a>
+          </p>`
+        : none
+    }
+  </section>`;
+};
+
+/** What is stored under the prefix: a row for each thing. */
+export const overviewPage = async (view: View, findings: Html): Promise<Page> => {
+  const kinds = kindsOf(view.packages).toSorted((a, b) => placeOf(a) - placeOf(b));
+  const seen = await scan(view.redis, view.prefix, kinds, { cursor: view.query.get("cursor") ?? undefined });
+  const found = kinds.flatMap((kind, at) => {
+    const things = seen.things[at] ?? [];
+    return things.length === 0 ? [] : [{ kind, things }];
+  });
+  const read = chosen(found, maxCommands - seen.steps);
+  const sections = await Promise.all(found.map((one) => kindSection(view, one, read)));
+  const keys = [...seen.packages].map(([name, { keys: of }]) => `${name} ${counted(of, "key")}`).join(", ");
+  return {
+    title: "Overview",
+    isLive: true,
+    head: findings,
+    body: html`${
+      sections.length === 0
+        ? note("info", `Nothing is stored under the prefix ${view.prefix} yet.`)
+        : html`<div class="grid">${sections}</div>`
+    }
+    ${more(seen.next)}${keys === "" ? none : html`<p class="quiet">Keys seen: ${keys}.</p>`}`,
+  };
+};
+
+/** All things of one kind. */
+export const listPage = async (view: View, kind: Kind): Promise<Page> => {
+  const { things: plural, columns } = kind.listed;
+  const text = view.query.get("q") ?? "";
+  const start = Math.max(0, Math.trunc(Number(view.query.get("start")) || 0));
+  const cursor = view.query.get("cursor") ?? undefined;
+  const { things: found, next } = await scan(view.redis, view.prefix, [kind], { cursor, text });
+  const things = found[0] ?? [];
+  const perPage = Math.max(1, Math.floor((maxCommands - scanSteps) / (kind.inspector.cost ?? usualCost)));
+  const shown = things.slice(start, start + perPage);
+  const rows = await Promise.all(shown.map((thing) => rowOf(view, kind, thing, true)));
+  const place: (readonly [string, string])[] = [["list", plural], ...(text === "" ? [] : [["q", text] as const])];
+  const here = [...place, ...(cursor === undefined ? [] : [["cursor", cursor] as const])];
+  const turn = (to: number, label: string): Html =>
+    html`<a class="button" href="${address(...here, ["start", String(to)])}">${label}</a>`;
+  return {
+    title: capital(plural),
+    path: [overviewPath],
+    isLive: true,
+    head: html`<form class="search" role="search">
+      <input type="hidden" name="list" value="${plural}" />
+      <label for="q">Name contains</label>
+      <input id="q" name="q" type="search" value="${text}" maxlength="200" autocomplete="off" />
+      <button>Search</button>
+    </form>`,
+    body: html`<section class="card">
+        ${
+          shown.length === 0
+            ? note("info", text === "" ? `There are no ${plural} here.` : `No ${plural} here have this in their name.`)
+            : tableOf(plural, ["name", ...columns], rows)
+        }
+        <p class="pages">
+          ${start > 0 ? turn(Math.max(0, start - perPage), "Previous") : none}
+          ${start + perPage < things.length ? turn(start + perPage, "Next") : none}
+          <span class="quiet">${count(shown.length)} of ${count(things.length)} shown</span>
+        </p>
+      </section>
+      ${more(next, place)}`,
+  };
+};

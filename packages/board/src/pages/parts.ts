@@ -1,0 +1,88 @@
+import type { Facts, Report } from "@kit/core/toolkit";
+import { address, foreign, html, type Html, none, prose, thingAddress, visible } from "./html.js";
+import type { OfferedButton } from "./view.js";
+
+/** Facts that are only for a terminal. */
+const terminalFacts: readonly string[] = ["next step"];
+
+/** The facts of a report. */
+export const factList = (facts: Facts, without: readonly string[] = []): Html => {
+  const shown = facts.filter(([name]) => !terminalFacts.includes(name) && !without.includes(name));
+  if (shown.length === 0) return none;
+  return html`<dl class="facts">
+    ${shown.map(
+      ([name, value]) =>
+        html`<div>
+          <dt>${visible(name)}</dt>
+          <dd>${prose(value)}</dd>
+        </div>`,
+    )}
+  </dl>`;
+};
+
+/** A cell is a text, or a part of a page. */
+export type Cell = string | Html;
+
+/** A table, which scrolls by itself on a narrow screen. */
+export const tableOf = (
+  caption: string,
+  columns: readonly string[],
+  rows: readonly (readonly Cell[])[],
+  { isHidden = true }: { readonly isHidden?: boolean } = {},
+): Html =>
+  html`<div class="scroll" tabindex="0" role="region" aria-label="${caption}">
+    <table>
+      <caption class="${isHidden ? "unseen" : ""}">
+        ${caption}
+      </caption>
+      <thead>
+        <tr>
+          ${columns.map((name) => html`<th scope="col">${name === "" ? html`<span class="unseen">Chart</span>` : visible(name)}</th>`)}
+        </tr>
+      </thead>
+      <tbody>
+        ${rows.map(
+          (row) =>
+            html`<tr>
+              ${row.map((cell) => html`<td>${typeof cell === "string" ? prose(cell) : cell}</td>`)}
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+
+export const reportTable = ({ table }: Report, caption: string): Html =>
+  table ? tableOf(caption, table.columns, table.rows) : none;
+
+export const thingLink = (thing: string, names: readonly string[], text = names.at(-1) ?? ""): Html =>
+  html`<a href="${thingAddress(thing, names)}">${foreign(text)}</a>`;
+
+/** Links to the pages of actions: each page asks before it changes anything. */
+export const buttonBar = (thing: string, names: readonly string[], buttons: readonly OfferedButton[]): Html =>
+  buttons.length === 0
+    ? none
+    : html`<section class="actions" aria-label="Actions">
+        ${buttons.map(({ command, text }) => html`<a class="button" href="${thingAddress(thing, names, ["do", command.path])}">${text}</a>`)}
+      </section>`;
+
+/** Hidden fields that keep the place of a form. */
+export const placeFields = (
+  thing: string,
+  names: readonly string[],
+  more: Readonly<Record<string, string>> = {},
+): Html =>
+  html`<input
+      type="hidden"
+      name="thing"
+      value="${thing}"
+    />${names.map((name) => html`<input type="hidden" name="name" value="${name}" />`)}${Object.entries(more).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}`;
+
+/** A message with a tone that is not only a color. */
+export const note = (tone: "good" | "bad" | "warn" | "info", text: string | Html): Html =>
+  html`<p class="note ${tone}">${typeof text === "string" ? visible(text) : text}</p>`;
+
+export const overviewPath = ["Overview", "?"] as const;
+export const kindPath = (things: string): readonly [string, string] => [
+  things.slice(0, 1).toUpperCase() + things.slice(1),
+  address(["list", things]),
+];

@@ -1,0 +1,4 @@
+import { startRedis } from "@kit/testing";
+import { describeExamples } from "@tooling/vitest/helpers";
+
+describeExamples(startRedis, [new URL("../README.md", import.meta.url)]);
