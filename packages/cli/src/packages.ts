@@ -1,10 +1,14 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
 import { manifest } from "./manifest.js";
 
+/** Stores nothing, so it has no descriptor. */
+const board = "board";
+
 /** The packages of the command line, installed or not: the peers in its manifest. */
 export const knownPackages: readonly string[] = Object.keys(manifest.peerDependencies)
   .filter((name) => name.startsWith("@kit/"))
   .map((name) => name.slice("@kit/".length))
+  .filter((name) => name !== board)
   .toSorted();
 
 /** Not installed, or a version without a descriptor. */

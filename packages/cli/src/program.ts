@@ -1,6 +1,7 @@
 import type { DoctorCheck, PackageDescriptor } from "@kit/core/toolkit";
 import { Command } from "commander";
 import doctorPage from "../docs/doctor.md";
+import { addBoard } from "./board.js";
 import { addCommand, addInspector, addList, addOverview } from "./commands.js";
 import { type Target, targetOptions } from "./connection.js";
 import { examine } from "./doctor/index.js";
@@ -156,6 +157,7 @@ export const programFor = async (argv: readonly string[], finish: Finish): Promi
   const listed = kit
     .command("list")
     .description("list all locks, queues, chats and so on, or one kind in detail; scans up to a million keys per node");
+  addBoard(kit, descriptors);
   const kinds = kindsOf(descriptors);
   addOverview(listed, kinds);
   targetOptions(kit.command("mcp"))
