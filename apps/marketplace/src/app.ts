@@ -9,6 +9,7 @@ import { picture } from "./market/pictures.js";
 import { RaceQueueFullError } from "./race/race.js";
 import { aboutRoutes } from "./web/routes/about.js";
 import { behindRoutes } from "./web/routes/behind.js";
+import { boardRoutes } from "./web/routes/board.js";
 import { liveRoutes } from "./web/routes/live.js";
 import { marketRoutes } from "./web/routes/market.js";
 import { peopleRoutes } from "./web/routes/people.js";
@@ -114,6 +115,7 @@ export const createApp = (options: WebOptions): Hono => {
   marketRoutes(app, web);
   peopleRoutes(app, web);
   behindRoutes(app, web);
+  boardRoutes(app, web);
   raceRoutes(app, web);
   aboutRoutes(app, web);
   liveRoutes(app, web);

@@ -76,6 +76,7 @@ const groups: readonly { readonly name: string; readonly links: readonly Link[] 
       { href: "/logs", name: "Logs" },
       { href: "/stats", name: "Stats" },
       { href: "/mail", name: "Mail" },
+      { href: "/board", name: "Board" },
     ],
   },
 ];
