@@ -27,8 +27,9 @@ const pnpmfile = "tooling/bootstrap/pnpm/hooks.cjs"; // admits two packages of t
 /** The packages that a published package may depend on. */
 const mayDependOn = ["@kit/core", "uuid"];
 const mayAskFor = ["ioredis"];
-/** Further dependencies: those of programs, and optional ones for tracing, another client, cron expressions, and assistants. */
+/** Further dependencies: those of programs, and optional ones for tracing, another client, cron expressions, assistants and another board. */
 const more = /** @type {Record<string, readonly string[]>} */ ({
+  "@kit/board": ["@bull-board/api", "@kit/queue"],
   "@kit/cli": ["@modelcontextprotocol/sdk", "commander", "ioredis"],
   "@kit/core": ["@opentelemetry/api", "redis"],
   "@kit/queue": ["croner"],
