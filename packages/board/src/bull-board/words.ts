@@ -1,0 +1,74 @@
+import type * as board from "@bull-board/api/typings/app";
+import { type AddOptions, JobPayloadError, type StoredError } from "@kit/queue";
+import type { CleanedState, JobReport, ListedState } from "@kit/queue/manage";
+
+/** Where kit lists the jobs of a status, and the end from which the board shows them. */
+export const listings: Readonly<Record<board.JobStatus, readonly [state: ListedState, from: "start" | "end"]>> = {
+  active: ["active", "start"],
+  waiting: ["waiting", "end"],
+  "waiting-children": ["waiting-for-children", "start"],
+  prioritized: ["prioritised", "start"],
+  completed: ["completed", "end"],
+  failed: ["dead", "end"],
+  delayed: ["delayed", "start"],
+  paused: ["suspended", "start"],
+};
+
+/** What the board can clean. */
+export const cleanable: Readonly<Record<string, CleanedState>> = {
+  ...{ completed: "completed", failed: "dead", delayed: "delayed", wait: "waiting", prioritized: "prioritised" },
+};
+
+const states: Readonly<Record<JobReport["state"], board.JobState>> = {
+  ...{ ready: "waiting", delayed: "delayed", "waiting-for-children": "waiting-children", active: "active" },
+  ...{ dead: "failed", completed: "completed", lost: "stuck", none: "unknown" },
+};
+
+export const stateOf = ({ state, priority }: JobReport): board.JobState =>
+  state === "ready" && priority !== 0 ? "prioritized" : states[state];
+
+/** An error that bull-board replies with: its message, and this status. */
+export const refused = (message: string): Error => Object.assign(new Error(message), { statusCode: 400 });
+
+/** Refuses what a visitor has entered, if kit rejects it. */
+export const asked = async <T>(call: Promise<T>): Promise<T> => {
+  try {
+    return await call;
+  } catch (error) {
+    const isRejected = [TypeError, RangeError, JobPayloadError].some((one) => error instanceof one);
+    throw isRejected ? refused((error as Error).message) : error;
+  }
+};
+
+/** The start of the texts that the board shows in place of data. */
+const inPlaceOfData = "kit: ";
+export const notRead = `${inPlaceOfData}open the job to see its data`;
+export const notKept = `${inPlaceOfData}the data of completed jobs is not kept`;
+
+/** Bytes arrive here as base64, which is longer than what is stored. JSON is as long as what is stored. */
+export const shownData = (data: unknown, bytes: number): unknown =>
+  typeof data === "string" && Buffer.byteLength(JSON.stringify(data)) !== bytes
+    ? `${inPlaceOfData}${String(bytes)} bytes in base64: ${data}`
+    : data;
+
+/** The board fills its forms with what it shows. A text in place of data must not become data. */
+export const enteredData = (data: unknown): unknown => {
+  if (typeof data === "string" && data.startsWith(inPlaceOfData))
+    throw refused(`This text is not the data of the job. Copy the data from the job's page: ${data.slice(0, 50)}`);
+  return data;
+};
+
+/** The options of a new job. All others have the names of kit; `queue.add()` rejects those that it does not have. */
+export const addOptions = ({ attempts, delay, ...others }: board.QueueJobOptions): AddOptions => ({
+  ...{ maxAttempts: attempts, delayMs: delay },
+  ...others,
+});
+
+/** The stack of an error, and of its causes. */
+export const stackOf = ({ name, message, stack, cause, errors = [] }: StoredError): string => {
+  const causes = [...errors, ...(cause ? [cause] : [])].map((one) => `caused by ${stackOf(one)}`);
+  return [stack ?? `${name}: ${message}`, ...causes].join("\n");
+};
+
+/** Epoch ms of an ISO text. */
+export const msOf = (at: string | null | undefined): number | null => (at ? Date.parse(at) : null);
