@@ -14,6 +14,12 @@ const compilerOptions = {
   emitDecoratorMetadata: true,
 };
 
+/** TypeScript imports a file by the name that it would have as JavaScript. */
+export async function resolve(specifier, context, next) {
+  const isOurs = context.parentURL?.endsWith(".ts") && /^\.\/.*\.js$/.test(specifier);
+  return await next(isOurs ? specifier.replace(/js$/, "ts") : specifier, context);
+}
+
 export async function load(url, context, next) {
   if (!url.endsWith(".ts")) return await next(url, context);
   const { outputText } = ts.transpileModule(await readFile(fileURLToPath(url), "utf8"), { compilerOptions });
