@@ -51,14 +51,14 @@ export class Watch {
     this.#reject(error);
   }
 
-  /** Settles like `next`, or after `ms` with `late`. */
+  /** Settles like `next`, or after `ms` with `late`. A time limit that has passed is negative, of which Node 24 prints a warning. */
   async of<T>(next: Promise<T>, ms: number = Infinity): Promise<T | "late"> {
     let timer: NodeJS.Timeout | undefined;
     try {
       return await new Promise<T | "late">((resolve, reject) => {
         this.#reject = reject;
         if (this.#failure) reject(this.#failure.error as Error);
-        if (ms < Infinity) timer = setTimeout(() => resolve("late"), ms);
+        if (ms < Infinity) timer = setTimeout(() => resolve("late"), Math.max(0, ms));
         next.then(resolve, reject);
       });
     } finally {
