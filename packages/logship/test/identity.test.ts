@@ -6,6 +6,7 @@ import { eventually, useRedis } from "@kit/testing";
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import { localFile, OpenFile } from "../src/bytes/files.js";
 import type { JobOptions, LogJob } from "../src/index.js";
 import { fixtureOf, logLines, textOf } from "./harness.js";
 
@@ -264,4 +265,19 @@ it("a shipper takes a file as it is when `add()` opens it, and the next call shi
   expect(await shipper.add(path)).toMatchObject({ lines: 0 });
   expect(await shipper.add(path)).toMatchObject({ lines: 10, wasShipped: false });
   expect(await shipper.add(path)).toMatchObject({ lines: 10, wasShipped: true });
+});
+
+describe("a stored record of a file", () => {
+  it("describes no text if its numbers are none", async () => {
+    const path = join(await fixture.directory(), "a.log");
+    await writeFile(path, textOf(lines));
+    const opened = (await OpenFile.open(await localFile(path, "a.log")))!;
+    redis.defer(() => opened.close());
+    const { prefix } = await opened.identify("");
+    const size = opened.was.size;
+    const isSame = async (counted: string): Promise<boolean> => (await opened.identify(`${prefix}${counted}`)).isSame;
+    expect(await isSame(`${String(size)}.0.0`)).toBe(true);
+    for (const counted of ["nan.0.0", "1e-9.0.0", "-1.0.0", "1.2.0", `${String(size)}.1e9.0`, "a", "1e300.0.0"])
+      expect([counted, await isSame(counted)]).toEqual([counted, false]);
+  });
 });

@@ -276,9 +276,10 @@ export class OpenFile {
     return { prefix: `${beginnings[0]!}-`, beginnings, isSame, isReplaced };
   }
 
-  /** Whether the file has `stored` bytes, and the last of them match the record. */
+  /** Whether the file has `stored` bytes, and the last of them match the record. Anything can write a record. */
   async #endsLike(stored: number, tailBytes: number, tailCrc: number): Promise<boolean> {
-    if (this.was.size < stored) return false;
+    const isRecord = [stored, tailBytes].every(Number.isSafeInteger) && tailBytes >= 0 && tailBytes <= prefixBytes;
+    if (!isRecord || stored < tailBytes || this.was.size < stored) return false;
     const { buffer, bytesRead } = await this.#handle.read(Buffer.alloc(tailBytes), 0, tailBytes, stored - tailBytes);
     if (bytesRead < tailBytes || crc32(buffer) !== tailCrc) return false;
     if (tailBytes > 0) this.#remember(buffer, stored);
