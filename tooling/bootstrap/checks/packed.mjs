@@ -8,9 +8,11 @@ const part = (name) => ["cjs", "d.cts", "d.ts", "js"].map((end) => `dist/${name}
 
 /** The files of a package beyond its entries. @type {Record<string, readonly string[]>} */
 const more = {
+  "@kit/board": ["dist/LICENSE-hono", "dist/LICENSE-htmx.org"],
+  "@kit/cli": ["dist/LICENSE-hono-node-server"],
   "@kit/core": [...part("kernel"), "dist/LICENSE-uuid.md"],
-  // Loaded only by workers, and by those with a heartbeat thread.
-  "@kit/queue": [...part("presence"), ...part("thread"), ...part("store/grouped"), ...part("dead")],
+  // Loaded on use: by workers, a heartbeat thread, groups, dead letters and reports.
+  "@kit/queue": ["presence", "thread", "store/grouped", "dead", "waits"].flatMap(part),
 };
 
 /** The version of a package that has never been published. It has no changelog. */

@@ -48,7 +48,7 @@ const exceptionsKiB = {
   // unknown, and which instant a list shows; cleans and purges queues; lists workers, and finds jobs that hang or have no
   // handler; lists groups, and finds those that are halted; sets limits, edits and reschedules jobs, and manages schedules, so that a
   // browser can do what a program can.
-  "@kit/queue/descriptor": 42,
+  "@kit/queue/descriptor": 42.5,
   // Reads, changes, repairs, limits, cleans and purges queues, and reads who runs their jobs; lets jobs leave and join their groups,
   // and lists, limits, pauses and cancels groups; metrics read both.
   "@kit/queue/manage": 24.75,
