@@ -84,6 +84,7 @@ export const newest = {
     "/script.test.ts",
     "/doctor-access.test.ts",
     "/node.test.ts",
+    "/bounds.test.ts",
   ],
 };
 

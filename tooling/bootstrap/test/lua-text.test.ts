@@ -154,9 +154,17 @@ const scriptsIn = (code: string): string[] => {
     (list.match(/[\w$.]+/g) ?? []).flatMap((name) =>
       name.startsWith("...") ? namesIn(lists.get(name.slice(3)) ?? "") : [name],
     );
-  return [...code.matchAll(/^\s+source: (?:([\w$]+)|\[([^\]]*)\]),$/gm)].map(([, one = "", several = one]) => {
-    const source = namesIn(several).map((name) => texts.get(name) ?? String(imported[name]));
-    return defineScript({ name: "built", source, keys: [], args: [], reply: String }).source;
+  // The scripts of a queue exist with each library in place of the parameter `groups`.
+  const given = [...code.matchAll(/ = scriptsWith\(([\w$]+)\);$/gm)].map(([, name = ""]) => name);
+  return [...code.matchAll(/^\s+source: (?:([\w$]+)|\[([^\]]*)\]),$/gm)].flatMap(([, one = "", several = one]) => {
+    const names = namesIn(several);
+    const choices = names.includes("groups")
+      ? given.map((library) => names.map((name) => (name === "groups" ? library : name)))
+      : [names];
+    return choices.map((list) => {
+      const source = list.map((name) => texts.get(name) ?? String(imported[name]));
+      return defineScript({ name: "built", source, keys: [], args: [], reply: String }).source;
+    });
   });
 };
 
