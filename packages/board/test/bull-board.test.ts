@@ -202,6 +202,15 @@ inModes({}, (mode) => {
       expect(large).toHaveLength(25);
     });
 
+    it("counts and lists the jobs of groups among those that wait, after the others", async () => {
+      const queue = make();
+      const plain = await queue.addAll(Array.from({ length: 12 }, (_, data) => ({ name: "job", data })));
+      const [first, second] = [await queue.add("job", 1, { group: "a" }), await queue.add("job", 2, { group: "a" })];
+      const ask = await open(adapter());
+      expect(await shown(ask, "waiting")).toMatchObject({ counts: { waiting: 14 } });
+      expect(await idsOf(ask, "waiting", 2)).toEqual([...plain.toReversed().slice(10), first, second]);
+    });
+
     it("reads more than a hundred jobs in several calls, and never more than a thousand", async () => {
       const queue = make();
       const board = adapter();
@@ -702,8 +711,9 @@ inModes({}, (mode) => {
       const latest = (await scriptCalls(redis.server.nodes)) - before;
       await shown(ask, "waiting", 2);
       const one = (await scriptCalls(redis.server.nodes)) - before - latest;
-      // The numbers, the workers in two calls, and the schedules. Then a page of each of the eight states, or of one.
-      expect({ latest, one }).toEqual({ latest: 12, one: 5 });
+      // The numbers, the workers in two calls, and the schedules. Then a page of each of the eight states, or of one. A page of waiting
+      // jobs reads the numbers again.
+      expect({ latest, one }).toEqual({ latest: 13, one: 6 });
     });
 
     it("replies with an error within seconds while Redis does not answer, and works after that", async () => {

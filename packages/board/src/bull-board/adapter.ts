@@ -50,9 +50,17 @@ export class KitAdapter extends BaseAdapter {
 
   async getJobCounts(): Promise<board.JobCounts> {
     const seen = await this.#overview();
-    const { active, waiting, delayed, prioritised: prioritized, waitingForChildren, suspended: paused } = seen;
+    const { active, delayed, prioritised: prioritized, waitingForChildren, suspended: paused } = seen;
     const ended = { completed: seen.kept, failed: seen.dead };
-    return { active, waiting, prioritized, delayed, "waiting-children": waitingForChildren, paused, ...ended } as never;
+    return {
+      active,
+      waiting: seen.waiting + seen.grouped,
+      prioritized,
+      delayed,
+      "waiting-children": waitingForChildren,
+      paused,
+      ...ended,
+    } as never;
   }
 
   async getJobs(wanted: board.JobStatus[], start = 0, end = start + pageSize - 1): Promise<KitJob[]> {
@@ -220,8 +228,24 @@ export class KitAdapter extends BaseAdapter {
     await asked(manage.setLimits(this.#home.redis, this.#home.address, limits));
   }
 
+  /** The jobs of groups come after the others that wait. */
   async #page(status: board.JobStatus, start: number, count: number): Promise<KitJob[]> {
     const [state, from] = listings[status];
+    if (status !== "waiting") return await this.#listed(status, state, from, start, count);
+    const { waiting, grouped } = await this.#overview();
+    const found = start < waiting ? await this.#listed(status, state, from, start, count) : [];
+    if (grouped === 0 || found.length === count) return found;
+    const next = Math.max(0, start - waiting);
+    return [...found, ...(await this.#listed(status, "grouped", "start", next, count - found.length))];
+  }
+
+  async #listed(
+    status: board.JobStatus,
+    state: manage.ListedState,
+    from: "start" | "end",
+    start: number,
+    count: number,
+  ): Promise<KitJob[]> {
     const found: KitJob[] = [];
     for (let next: number | undefined = start; next !== undefined && found.length < count;) {
       const page = { state, from, start: next, count: Math.min(pageSize, count - found.length) };

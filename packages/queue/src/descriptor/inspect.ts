@@ -194,7 +194,8 @@ export const queueInspector: Inspector = {
     const data = await inspectQueue(call.redis, { queue: name, prefix: call.prefix });
     const planned = await scheduleOverview(call.redis, queueKeys(call.prefix, name).upcoming);
     const { workers, now } = await listWorkers(call.redis, { queue: name, prefix: call.prefix });
-    const { groups: shown } = await listGroups(call.redis, { queue: name, prefix: call.prefix });
+    const { groups: shown } =
+      data.groups === 0 ? { groups: [] } : await listGroups(call.redis, { queue: name, prefix: call.prefix });
     const facts = [
       ...queueFacts(name, data, shown),
       ...workerFacts(name, workers, now),
