@@ -231,7 +231,7 @@ const assetReply = (name: string, digest: string | null): Response => {
  *
  * The board shows what the descriptors report, and stores nothing. Without `authorize` it is read-only, and visible to everybody who can
  * reach it: mount it after your login. A page sends up to 100 commands, and the page `Health` runs the packages' checks, once a minute for
- * all viewers. If no server answers, the page has the status 503. The client stays yours: the board never closes or blocks it.
+ * all viewers. If no server answers within 8 s, the page has the status 503. The client stays yours: the board never closes or blocks it.
  *
  * @throws {TypeError | RangeError} an option is invalid.
  *

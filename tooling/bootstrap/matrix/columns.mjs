@@ -81,10 +81,10 @@ export const newest = {
     "/acl-behaviour.test.ts",
     "/acl.test.ts",
     "chat/test/behaviour.test.ts",
+    "/bounds.test.ts",
     "/script.test.ts",
     "/doctor-access.test.ts",
     "/node.test.ts",
-    "/bounds.test.ts",
   ],
 };
 
