@@ -182,6 +182,44 @@ describe("a read that blocks on a node of a Cluster", () => {
     },
   );
 
+  it("has its node asked once, however many objects of the process wait there", async () => {
+    vitest.vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+    redis.defer(() => void vitest.vi.useRealTimers());
+    const server = await startRedis({ mode: "cluster" });
+    redis.defer(() => server.stop());
+    const client = await own(redis, { url: server.url });
+    const key = `{${redis.prefix}}`;
+    for (let n = 0; n < 10; n++) {
+      const context = attach(client, { isolate: true });
+      redis.defer(() => context.detach());
+      await context.executor.run("GET", [key], reading("GET", Deadline.in(10_000)));
+      const connection = await context.pool("test").checkOut(key, Deadline.in(10_000), undefined);
+      redis.defer(() => connection.returnToPool(false));
+      await connection.call("PING", [], 10_000);
+    }
+    const master = await nodeOf(server.nodes, key);
+    const asked = (node: RedisNode): Promise<number> => callsOf(node, "cluster\\|info");
+    const before = await Promise.all(server.nodes.map(asked));
+    // An hour of checks.
+    const looks = 600;
+    for (let n = 1; n <= looks; n++) {
+      vitest.vi.advanceTimersByTime(6_000);
+      await client.get(key);
+    }
+    const counts = (): Promise<number[]> =>
+      Promise.all(server.nodes.map(async (node, at) => (await asked(node)) - before[at]!));
+    const place = server.nodes.indexOf(master);
+    // At every fifth check a master, in turn.
+    await until(
+      async () => (await counts()).reduce((sum, count, at) => (at === place ? sum : sum + count), 0) >= looks / 15,
+    );
+    const found = await counts();
+    const [atMaster = 0] = found.splice(place, 1);
+    expect(atMaster).toBeGreaterThan(looks / 2);
+    expect(atMaster).toBeLessThanOrEqual(looks);
+    expect(found.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(looks / 5);
+  });
+
   it("sends nothing on a single server", async () => {
     const server = await startRedis();
     redis.defer(() => server.stop());

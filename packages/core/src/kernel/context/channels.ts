@@ -180,7 +180,7 @@ export class Channels extends DedicatedConnection {
   #ready(connection: NodeClient): void {
     // Before it subscribes: after that it could not run INFO.
     const isProven = this.prove(connection, false);
-    connection.on("end", watchNode(this.#callersClient, connection, false));
+    connection.on("end", watchNode(this.#callersClient, connection));
     connection.on("message", (channel, message) => {
       if (typeof message !== "string") return;
       this.#heardAt = performance.now();

@@ -236,7 +236,7 @@ export class ExclusivePool {
   #wrap(connection: NodeClient, address: string, slot: number | undefined): ExclusiveConnection {
     const executor = new CommandExecutor(connection);
     executor.attach();
-    const unwatch = watchNode(this.#client, connection, true);
+    const unwatch = watchNode(this.#client, connection);
     let isReturned = false;
     return {
       executor,
