@@ -26,9 +26,10 @@ inBrowser("A visitor with a browser", () => {
     const { page, complaints, close } = here;
     await signIn(here);
     await buySomething(here, "toys");
-    await eventually(async () => expect(await page.locator(".waterfall .mark.good").count()).toBe(3), {
+    await eventually(async () => expect(await page.locator(".waterfall .mark.good").count()).toBe(5), {
       timeoutMs: stepMs,
     });
+    expect(await page.locator(".flow .done").count()).toBe(5);
     const order = new URL(page.url()).pathname.slice("/order/".length);
     await page.click(".twin summary");
     expect(await page.textContent(".twin table")).toMatch(/charge\s*got a permit\s*one of 5 permits/);

@@ -9,7 +9,7 @@ import { describe, expect, inject, it } from "vitest";
 import { ask, field } from "../src/common/http-client.js";
 import { priceListLock } from "../src/common/keys.js";
 import { Market } from "../src/market/market.js";
-import { orderId, type Step, support } from "../src/orders/orders.js";
+import { orderFlow, orderId, type Step, support } from "../src/orders/orders.js";
 import { screens } from "../src/pages/screens.js";
 import { orderChat, sessionsPerPersona, shopChat } from "../src/common/tools.js";
 import { useSharedShop, Visitor } from "./shop.js";
@@ -37,7 +37,7 @@ const steps = async (order: string): Promise<Step[]> =>
   (await shop.redis.lrange(keys.steps(order), 0, -1)).map((text) => JSON.parse(text) as Step);
 
 describe("After a sale", () => {
-  it("charge, label and receipt are done once each, under a permit, and the seller answers in the chat", async () => {
+  it("the jobs of its flow are done once each, each after those it waits for, and the seller answers in the chat", async () => {
     const { visitor, order, csrf } = await buy("u100");
     await visitor.post(`/order/${order}/say`, { csrf, id: "m1", text: "Does it still work?" });
     await visitor.post(`/order/${order}/say`, { csrf, id: "m1", text: "Does it still work?" });
@@ -47,10 +47,14 @@ describe("After a sale", () => {
     }, slow);
     const all = await eventually(async () => {
       const seen = await steps(order);
-      for (const job of ["charge", "label", "receipt"])
+      for (const job of Object.keys(orderFlow))
         expect(seen.filter((step) => step.job === job && step.what === "done")).toHaveLength(1);
       return seen;
     }, slow);
+    const at = (job: string, what: Step["what"]): number =>
+      all.findIndex((step) => step.job === job && step.what === what);
+    for (const [job, children] of Object.entries(orderFlow))
+      for (const child of children) expect(at(job, "taken")).toBeGreaterThan(at(child, "done"));
     expect(all.some(({ job, what }) => job === "charge" && what === "slot")).toBe(true);
     await eventually(async () => {
       const { body } = await visitor.get(`/order/${order}`);

@@ -2,6 +2,7 @@
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 import type { Job } from "@kit/queue";
+import { readChildren } from "@kit/queue/flows";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createFlags } from "@kit/core/config";
 import { marketKeys } from "../common/keys.js";
@@ -91,9 +92,9 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
   /** Runs a job of an order and records its steps. A job that was done before is skipped. */
   const ofOrder =
     (job: JobName, work: (order: Order, job: Job) => Promise<string | undefined>) =>
-    async (taken: Job<string, { order: string }>): Promise<void> => {
+    async (taken: Job<string, { order: string }>): Promise<string | undefined> => {
       const order = await orders.order(taken.data.order);
-      if (!order || order.done[job] !== undefined) return;
+      if (!order || order.done[job] !== undefined) return undefined;
       running.set(taken.id, { id: taken.id, name: job, since: Date.now() });
       sendStatus();
       const attempt = taken.attempt + taken.crashes;
@@ -106,8 +107,9 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
         });
         const note = await work(order, taken as Job);
         // Two workers do the job if the lease of one ends while it runs. Only the first records it.
-        if (!(await orders.done(order.id, job))) return;
-        await orders.step(order.id, { ...step, what: "done", ...(note === undefined ? {} : { note }) });
+        if (await orders.done(order.id, job))
+          await orders.step(order.id, { ...step, what: "done", ...(note === undefined ? {} : { note }) });
+        return note;
       } catch (error) {
         const note = error instanceof Error ? error.message : String(error);
         await orders.step(order.id, { ...step, what: "failed", note }).catch(nothing);
@@ -127,6 +129,14 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
         );
         return `${money(order.price)} charged`;
       }),
+      stock: ofOrder("stock", async ({ id }, { signal }) => {
+        await sleep(150, undefined, { signal });
+        return `from shelf ${id.slice(0, 4)}`;
+      }),
+      invoice: ofOrder("invoice", async ({ id, price }, { signal }) => {
+        await sleep(80, undefined, { signal });
+        return `invoice ${id.slice(0, 9)} for ${money(price)}`;
+      }),
       label: ofOrder("label", async (_order, { id, signal }) => {
         for (let part = 1; part <= 8; part++) {
           await sleep(90, undefined, { signal });
@@ -134,11 +144,14 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
         }
         return "label printed";
       }),
-      receipt: ofOrder("receipt", async (order, { id, signal }) => {
+      receipt: ofOrder("receipt", async (order, job) => {
+        const { children } = await readChildren(job);
+        const notes = children.flatMap(({ result }) => (typeof result === "string" ? [result] : [])).join(", ");
         const buyer = (await redis.hget(keys.user(order.buyer), "name")) ?? order.buyer;
-        const text = `Dear ${buyer},\n\nThank you for your order ${order.id}: ${order.title}, ${money(order.price)}.\n\nBazaar`;
+        const text = `Dear ${buyer},\n\nThank you for your order ${order.id}: ${order.title}, ${money(order.price)} (${notes}).\n\nBazaar`;
         const to = `${order.buyer}@bazaar.example`;
-        await sendMail(partners.smtpPort, { id, to, subject: `Receipt for order ${order.id}`, text }, signal);
+        const mail = { id: job.id, to, subject: `Receipt for order ${order.id}`, text };
+        await sendMail(partners.smtpPort, mail, job.signal);
         return `mail to ${to}`;
       }),
       review: ofOrder("review", async (order, { id, signal }) => {

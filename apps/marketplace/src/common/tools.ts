@@ -16,12 +16,17 @@ export const quiet = (...sources: readonly object[]): void => {
   for (const source of sources) (source as Source).on("error", () => undefined);
 };
 
+/** A job of an order. Its result is a note for the order's page, which the jobs that wait for it read as well. */
+type OrderJob = (data: { order: string }) => string | undefined;
+
 /** The jobs of the shop, and the data of each. */
 export type ShopJobs = {
-  charge: (data: { order: string }) => void;
-  label: (data: { order: string }) => void;
-  receipt: (data: { order: string }) => void;
-  review: (data: { order: string }) => void;
+  charge: OrderJob;
+  stock: OrderJob;
+  invoice: OrderJob;
+  label: OrderJob;
+  receipt: OrderJob;
+  review: OrderJob;
   stocktake: (data: { ms: number }) => void;
   print: (data: { sheet: string }) => void;
   offer: (data: { item: string; buyer: string }) => void;

@@ -6,10 +6,11 @@
 import { createHash } from "node:crypto";
 import type { Chat } from "@kit/chat";
 import type { Connection } from "@kit/core";
+import { addFlow, type FlowJob, FlowTakenError } from "@kit/queue/flows";
 import type { Counter } from "@kit/stats";
 import { isAway } from "../common/away.js";
 import type { MarketKeys } from "../common/keys.js";
-import { type JobName, orderChat, type OrdersQueue } from "../common/tools.js";
+import { type JobName, orderChat, type OrdersQueue, type ShopJobs } from "../common/tools.js";
 
 const weekMs = 7 * 24 * 3_600_000;
 const stepsKept = 200;
@@ -50,13 +51,19 @@ export interface Step {
   readonly note?: string;
 }
 
+export type FlowName = "charge" | "stock" | "invoice" | "label" | "receipt";
+
+/** The flow of an order: for each job, the jobs that it waits for. The receipt is the last one. */
+export const orderFlow: Readonly<Record<FlowName, readonly FlowName[]>> = {
+  charge: [],
+  stock: [],
+  invoice: ["charge"],
+  label: ["stock"],
+  receipt: ["invoice", "label"],
+};
+
 /** The jobs of every order. */
-export const jobsOfOrder: readonly ("charge" | "label" | "receipt" | "review")[] = [
-  "charge",
-  "label",
-  "receipt",
-  "review",
-];
+export const jobsOfOrder: readonly (FlowName | "review")[] = [...(Object.keys(orderFlow) as FlowName[]), "review"];
 
 /** `7F3K-9Q2M-0XHD-T5VB`, always the same for the same sale. 80 bits: a billion orders have different ids. */
 export const orderId = ({ item, revision, buyer, request }: Omit<Sale, "seller" | "price" | "at">): string => {
@@ -67,6 +74,12 @@ export const orderId = ({ item, revision, buyer, request }: Omit<Sale, "seller" 
 };
 
 const jobId = (job: JobName, order: string): string => `${job}.${order}`;
+
+/** The job of this name, and all jobs below it. */
+const flowOf = (name: FlowName, order: string): FlowJob<ShopJobs> => ({
+  ...{ name, data: { order }, id: jobId(name, order) },
+  children: orderFlow[name].map((child) => flowOf(child, order)),
+});
 
 interface Deps {
   readonly redis: Connection;
@@ -119,14 +132,11 @@ export class Orders {
         what: "added",
         ...(job === "review" ? { note: `due in ${reviewDelayMs / 1_000} s` } : {}),
       });
-    await queue.addAll(
-      jobsOfOrder.map((job) => ({
-        name: job,
-        data: { order: id },
-        id: jobId(job, id),
-        ...(job === "review" ? { delayMs: reviewDelayMs } : {}),
-      })),
-    );
+    await addFlow(queue, flowOf("receipt", id)).catch((error: unknown) => {
+      // An earlier call has added the flow, or its reply was lost.
+      if (!(error instanceof FlowTakenError)) throw error;
+    });
+    await queue.add("review", { order: id }, { id: jobId("review", id), delayMs: reviewDelayMs });
     const isNew = (await redis.hset(key, "placed", 1)) === 1;
     if (isNew) sales.inc();
     return { id, isNew };

@@ -1,17 +1,19 @@
 import { money } from "../common/money.js";
-import { jobsOfOrder, type Order, type Step } from "../orders/orders.js";
+import { type FlowName, type Order, orderFlow, type Step } from "../orders/orders.js";
 import type { JobName } from "../common/tools.js";
 import { html, type Html, mark } from "./html.js";
 import { fact, intro, panel, seconds, table } from "./parts.js";
 
 const jobWords: Readonly<Partial<Record<JobName, string>>> = {
   charge: "Charge the card",
+  stock: "Take it from stock",
+  invoice: "Write the invoice",
   label: "Print the label",
   receipt: "Mail the receipt",
   review: "Ask for a review",
 };
 
-type Kind = "waited" | "slot" | "ran" | "failed";
+type Kind = "held" | "waited" | "slot" | "ran" | "failed";
 
 interface Span {
   readonly kind: Kind;
@@ -19,12 +21,15 @@ interface Span {
   readonly to: number;
 }
 
-/** The phases of a job: waiting for a worker, waiting for a permit, running, failing. */
-const spansOf = (steps: readonly Step[], isDone: boolean, now: number): Span[] => {
+/** The phases of a job: waiting for other jobs until `readyAt`, for a worker, for a permit, running, failing. */
+const spansOf = (steps: readonly Step[], isDone: boolean, now: number, readyAt: number): Span[] => {
   const spans: Span[] = [];
   let [from, kind]: [number | null, Kind] = [null, "waited"];
   const close = (to: number, as: Kind = kind): void => {
-    if (from !== null && to >= from) spans.push({ kind: as, from, to });
+    if (from === null || to < from) return;
+    const at = as === "waited" ? Math.min(Math.max(readyAt, from), to) : from;
+    if (at > from) spans.push({ kind: "held", from, to: at });
+    spans.push({ kind: as, from: at, to });
   };
   for (const { what, at, job } of steps) {
     if (what === "done") {
@@ -43,6 +48,7 @@ const spansOf = (steps: readonly Step[], isDone: boolean, now: number): Span[] =
 };
 
 const kindWords: Readonly<Record<Kind, string>> = {
+  held: "waiting for other jobs",
   waited: "waiting for a worker",
   slot: "waiting for a permit",
   ran: "running",
@@ -51,9 +57,48 @@ const kindWords: Readonly<Record<Kind, string>> = {
 
 const leastMs = 2_000;
 
+/** The place of each job in the picture: the column, and the middle of its box. */
+const places: Readonly<Record<FlowName, readonly [column: number, y: number]>> = {
+  charge: [0, 35],
+  stock: [0, 115],
+  invoice: [1, 35],
+  label: [1, 115],
+  receipt: [2, 75],
+};
+const [boxWidth, columnWidth] = [190, 240];
+
+/** The jobs of an order as boxes, each with lines from the jobs that it waits for. The list below it says the same. */
+const picture = (order: Order, steps: readonly Step[]): Html => {
+  const names = Object.keys(orderFlow) as FlowName[];
+  const lines = names.flatMap((name) =>
+    orderFlow[name].map((child) => {
+      const [[from, y], [to, toY]] = [places[child], places[name]];
+      const kind = order.done[child] === undefined ? "" : "passed";
+      return html`<line
+        class="${kind}"
+        x1="${from * columnWidth + boxWidth}"
+        y1="${y}"
+        x2="${to * columnWidth}"
+        y2="${toY}"
+      />`;
+    }),
+  );
+  const boxes = names.map((name) => {
+    const [column, y] = places[name];
+    const last = steps.findLast(({ job }) => job === name)?.what ?? "added";
+    const kind =
+      order.done[name] !== undefined ? "done" : last === "added" ? "" : last === "failed" ? "broken" : "runs";
+    return html`<g class="${kind}">
+      <rect x="${column * columnWidth}" y="${y - 22}" width="${boxWidth}" height="44" rx="8" />
+      <text x="${column * columnWidth + boxWidth / 2}" y="${y + 5}">${jobWords[name]}</text>
+    </g>`;
+  });
+  return html`<svg class="flow" viewBox="-2 0 674 150" aria-hidden="true">${lines}${boxes}</svg>`;
+};
+
 /** The jobs of an order as bars over time, and the same events as a list below. */
 export const waterfall = (order: Order, steps: readonly Step[], now: number): Html => {
-  const shown = jobsOfOrder.filter((job) => job !== "review");
+  const shown = Object.keys(orderFlow) as FlowName[];
   const ofJob = (job: JobName): Step[] => steps.filter((step) => step.job === job);
   const start = Math.min(order.at, ...steps.map(({ at }) => at));
   const isOver = shown.every((job) => order.done[job] !== undefined);
@@ -62,7 +107,9 @@ export const waterfall = (order: Order, steps: readonly Step[], now: number): Ht
   const x = (at: number): string => (((Math.min(at, end) - start) / (end - start)) * 1_000).toFixed(1);
   const rows = shown.map((job) => {
     const own = ofJob(job);
-    const spans = spansOf(own, order.done[job] !== undefined, now);
+    const readyAt = Math.max(...orderFlow[job].map((child) => order.done[child] ?? now), 0);
+    const spans = spansOf(own, order.done[job] !== undefined, now, readyAt);
+    const open = orderFlow[job].filter((child) => order.done[child] === undefined);
     const attempts = own.filter(({ what }) => what === "taken").length;
     const last = own.at(-1);
     const worker = own.findLast(({ worker: who }) => who !== undefined)?.worker;
@@ -72,7 +119,9 @@ export const waterfall = (order: Order, steps: readonly Step[], now: number): Ht
         : last?.what === "failed"
           ? "failed, retrying soon"
           : last?.what === "added"
-            ? "queued"
+            ? open.length > 0
+              ? `waits for: ${open.map((child) => (jobWords[child] ?? "").toLowerCase()).join(", ")}`
+              : "queued"
             : "running";
     return html`<li class="job">
       <p class="job-name">
@@ -107,7 +156,8 @@ export const waterfall = (order: Order, steps: readonly Step[], now: number): Ht
   );
   const events = steps.filter(({ what }) => what !== "added").slice(-24);
   const review = order.done.review;
-  return html`<ol class="waterfall">
+  return html`${picture(order, steps)}
+    <ol class="waterfall">
       ${rows}
     </ol>
     <ul class="legend">

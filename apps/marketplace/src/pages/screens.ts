@@ -107,7 +107,7 @@ const sources: readonly Source[] = [
     keys: ["kit:queue:{orders}:delayed", "kit:queue:{orders}:jobs"],
     file: "src/behind/worker.ts",
     from: "      receipt: ofOrder(",
-    lines: 7,
+    lines: 10,
   },
   {
     path: "/race",
