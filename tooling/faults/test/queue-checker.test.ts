@@ -115,6 +115,12 @@ const ofName = (key: string, at: number): LogRecord[] =>
 const scheduled = (from: number, schedule: string, everyMs: number): LogRecord[] =>
   queueChanged(from, { what: "schedule", name: "ahead", schedule, everyMs });
 
+/** A list of one worker, by the age of its last sign of life. */
+const listed = (silentMs: number): LogRecord => ({
+  ...{ kind: "listed", name: "ahead" },
+  workers: [{ id: "abcdefg", silentMs }],
+});
+
 /** Runs of another queue. */
 const inQueue = (name: string, records: readonly LogRecord[]): LogRecord[] =>
   records.map((one) => ("name" in one ? { ...one, name } : one)) as LogRecord[];
@@ -159,6 +165,7 @@ const withFeatures = (): LogRecord[] => [
   ...[add("root", 0, { what: "addFlow", jobs: [{ ...plainJob("root"), children: ["leaf"] }, plainJob("leaf")] })],
   ...[...success("leaf", 100), ...success("root", 140)],
   ...[inGroup("one", 0), inGroup("two", 0), ...success("one", 100), ...success("two", 140)],
+  ...[add("outlived", 9_900), ...success("outlived", 11_350), listed(29_999)],
 ];
 
 /** A job each: ends at once; fails once; loses its lease at 300; fails for good; is called; waits; dies with its worker; is removed; is cancelled as it runs; snoozes; is due later; is promoted. */
@@ -212,6 +219,7 @@ const aRun = (): Draft => {
     outages: [
       { kind: "server stopped", from: epoch + 150, to: epoch + 290 },
       { kind: "worker killed", from: epoch + 490, to: epoch + 490 },
+      { kind: "server stopped for long", from: epoch + 10_000, to: epoch + 11_300 },
     ],
     losesNothing: true,
     isShifted: false,
@@ -350,6 +358,19 @@ describe("The checker of queues finds", () => {
       "a crash after a fault that costs no lease",
       "charged",
       (draft) => void (draft.outages = draft.outages.map((one) => ({ ...one, kind: "replies lost" }))),
+    ],
+    [
+      "a crash that a long stop of the server was charged as",
+      "outage",
+      (draft) => {
+        for (const kind of ["access", "ran", "done"]) without(draft, kind, "outlived");
+        draft.workers.w2.records.push(begun("outlived", 9_950), ...success("outlived", 11_350, [1, 1]));
+      },
+    ],
+    [
+      "a worker that is listed 30 s after its last sign of life",
+      "listed",
+      ({ workers: { w1 } }) => void w1.records.push(listed(30_000)),
     ],
     ["another's result", "called", (draft) => put(draft, "called", { isOwn: false })],
     [

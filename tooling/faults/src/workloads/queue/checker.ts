@@ -18,6 +18,8 @@ import { checkFlows } from "./flows.js";
 import { checkGroups } from "./groups.js";
 import { type AddCall, type Death, isHarmless, type LogRecord, maxAttempts, type RunHistory } from "./history.js";
 import { checkLimits } from "./limits.js";
+import { checkListed } from "./listed.js";
+import { checkOutages } from "./outages.js";
 import { checkPauses } from "./pauses.js";
 import { checkSchedules } from "./schedules.js";
 import { silencesIn } from "./silences.js";
@@ -37,6 +39,9 @@ import { checkUnique } from "./unique.js";
  * - `aborted` a handler's signal has aborted when another worker begins its job
  * - `due` no delayed job begins before its time, nor one that was rescheduled before its new time
  * - `charged` a crash is charged only if a worker was killed or stalled, or the server was unreachable
+ * - `outage` a stop of the server that lasts longer than half a lease and a second charges no crash to a job whose worker
+ *   lives
+ * - `listed` no worker is listed whose last sign of life is 30 s old
  * - `called` a call resolves with the result of its own finished job; it rejects if the job failed for good
  * - `dead` a dead letter has failed `maxAttempts` times, or was charged its last crash
  * - `cancelled` a job that was removed or cancelled is not taken again, and no end of it counts; its handler's signal
@@ -68,6 +73,8 @@ export const invariants = [
   "aborted",
   "due",
   "charged",
+  "outage",
+  "listed",
   "called",
   "dead",
   "cancelled",
@@ -110,6 +117,8 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
     checkSchedules(run, stories, judge);
     checkFlows(stories, judge);
     checkGroups(run, stories, judge);
+    checkOutages(run, stories, judge);
+    checkListed(run, judge);
     for (const story of stories) {
       checkKept(run, story, judge);
       checkRuns(run, story, judge);

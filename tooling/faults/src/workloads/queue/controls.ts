@@ -41,6 +41,24 @@ export const controls: readonly Control<Invariant>[] = [
     lua: { recover: "if true then return 0 end" },
   },
   {
+    name: "outages-are-crashes",
+    invariants: ["outage"],
+    kind: "server stopped for long",
+    // Neither script sees that the last contact was long ago.
+    lua: {
+      "step(meta)": inAll("if command == 'HMGET' and key == meta then return { false, false } end"),
+      "heartbeat(meta)": inAll("if command == 'HMGET' and key == meta then return { false, false } end"),
+    },
+  },
+  {
+    name: "the-dead-stay-listed",
+    invariants: ["listed"],
+    kind: "worker killed",
+    lua: {
+      "manage/readWorkers(ids)": "local math = setmetatable({ abs = function() return 0 end }, { __index = math })",
+    },
+  },
+  {
     name: "outcomes-are-dropped",
     invariants: ["called"],
     kind: anyTime,

@@ -142,8 +142,23 @@ export interface BlockRecord extends Span {
   readonly stoppedMs: number;
 }
 
+/** The workers of a queue that a process has read, each with the age of its last sign of life by the server's clock. */
+interface ListRecord {
+  readonly kind: "listed";
+  readonly name: string;
+  readonly workers: readonly { readonly id: string; readonly silentMs: number }[];
+}
+
 export type LogRecord =
-  CommonRecord | BlockRecord | AddCall | AskRecord | ChangeCall | QueueChangeCall | AccessRecord | JobRecord;
+  | CommonRecord
+  | BlockRecord
+  | ListRecord
+  | AddCall
+  | AskRecord
+  | ChangeCall
+  | QueueChangeCall
+  | AccessRecord
+  | JobRecord;
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
 /** A dead letter at the end of the run. */

@@ -11,6 +11,7 @@ import type { Worker } from "../../lab/worker.js";
 import { clock } from "@tooling/lab";
 import type { Progress } from "../../work.js";
 import { progressIn } from "./checker.js";
+import { listedMs } from "./listed.js";
 import {
   type CopiedTake,
   type Death,
@@ -180,7 +181,22 @@ export class QueueLab extends Lab<LogRecord> {
       this.deaths.push({ name, key, worker: worker.id, endsAt });
       this.marks.push({ kind, at: clock(), name: key });
     }
+    await this.#age(worker);
     return held.length;
+  }
+
+  /** Lets 30 s pass for the records of a worker that was killed. */
+  async #age({ pid }: Worker): Promise<void> {
+    for (const { name } of specs) {
+      const key = keyOf(name, "workers");
+      for (const id of (await this.ask("HKEYS", key)) as string[]) {
+        const record = String(await this.ask("HGET", key, id));
+        if (!record.includes(`"pid":${String(pid)},`)) continue;
+        const older = record.replace(/^\d+/, (at) => String(Number(at) - listedMs));
+        await this.ask("HSET", key, id, older);
+        for (const slot of ["0", "1", "2"]) await this.ask("PEXPIRE", keyOf(name, `taken:${id}${slot}`), "500000");
+      }
+    }
   }
 
   // ── the end of a run ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -20,7 +20,8 @@ export const ask = async (what, name, about, call) => {
 };
 
 const { leaseMs } = settings;
-const { cancelJob, editJob, pauseQueue, promoteJob, removeJob, rescheduleJob, resumeQueue, setLimits } = subject;
+const { cancelJob, editJob, listWorkers, pauseQueue, promoteJob, removeJob, rescheduleJob, resumeQueue, setLimits } =
+  subject;
 
 /** By its name: what it is like to be a job that is changed so, how soon it is, and the call. */
 const changes = {
@@ -100,3 +101,13 @@ export const limitingName = (client, queue, jobName) =>
       setLimits(client, { queue }, { names: { [jobName]: limits } }),
     );
   }, leaseMs * 4);
+
+/** A loop that reads the workers of a queue, again and again. */
+export const listing = (client, queue) =>
+  repeating(async () => {
+    const { workers, now } = await listWorkers(client, { queue }).catch(() => ({ workers: [] }));
+    log("listed", {
+      name: queue,
+      workers: workers.map(({ id, seenAt }) => ({ id, silentMs: Math.abs(now - Date.parse(seenAt)) })),
+    });
+  }, leaseMs);

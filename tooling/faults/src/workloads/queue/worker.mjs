@@ -19,7 +19,7 @@ import {
   wasOrdered,
 } from "../../lab/contender.mjs";
 import { addingFlows } from "./flows.mjs";
-import { change, changeOf, limiting, limitingName, pausing, willAsk } from "./manage.mjs";
+import { change, changeOf, limiting, limitingName, listing, pausing, willAsk } from "./manage.mjs";
 import { schedulesOf } from "./schedules.mjs";
 import { addingUnique } from "./unique.mjs";
 
@@ -200,6 +200,7 @@ const limits = managed
     limitingName(client, name, otherName),
     pausing(client, name, otherName),
   ]);
+const lists = managed.map(({ name }) => listing(client, name));
 const schedules = settings.scheduled === undefined ? undefined : schedulesOf(client, settings.scheduled);
 const adding = [
   addingUnique(queues.map(([, queue]) => queue)),
@@ -212,6 +213,6 @@ const close = async () => {
   await Promise.all(queues.map(([, queue]) => queue.close({ timeoutMs })));
 };
 // With a thread handlers obey.
-await run([...(isThreaded ? [] : [obey]), ...pauses, ...limits, ...(schedules?.loops ?? []), ...adding], () =>
+await run([...(isThreaded ? [] : [obey]), ...pauses, ...limits, ...lists, ...(schedules?.loops ?? []), ...adding], () =>
   closing(2 * timeoutMs + 3 * deadlineMs + 500, close),
 );
