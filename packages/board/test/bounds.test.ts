@@ -74,8 +74,6 @@ describe("the work of a page", () => {
       thing("job", ["big", "j299999"], ["do", "queue remove"]),
       thing("lock", ["item:7"], ["keys", "1"]),
     ];
-    // The first page of all also loads scripts.
-    await visitor.get("");
     for (const query of pages) {
       let status = 0;
       const commands = await commandsOf(async () => ({ status } = await visitor.get(query)));

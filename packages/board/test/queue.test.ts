@@ -1,5 +1,5 @@
 import { addFlow } from "@kit/queue/flows";
-import { inspectJob, inspectQueue, removeJob, setLimits } from "@kit/queue/manage";
+import { inspectJob, inspectQueue, pauseQueue, removeJob, setLimits } from "@kit/queue/manage";
 import { reportProgress, writeLog } from "@kit/queue/progress";
 import { createSchedules } from "@kit/queue/schedules";
 import { createQueue } from "@kit/queue";
@@ -27,6 +27,17 @@ describe("the page of a queue", () => {
       ["active", ids.active],
     ] as const)
       expect((await visitor.get(thing("queue", ["mail"], ["state", state]))).text).toContain(id);
+  });
+
+  it("shows the jobs of groups, and why the group of a job does not start it", async () => {
+    const queue = createQueue(redis.client, "mail", { prefix: redis.prefix });
+    redis.defer(() => queue.close());
+    const id = await queue.add("send", 1, { group: "tenant-7" });
+    await pauseQueue(redis.client, address(), { group: "tenant-7" });
+    const visitor = visit(redis);
+    const { text } = await visitor.get(thing("queue", ["mail"], ["state", "grouped"]));
+    expect(text).toMatch(new RegExp(`1 In groups .*${id} send`));
+    expect((await visitor.get(thing("job", ["mail", id]))).text).toContain("Group tenant-7 is paused");
   });
 
   it("shows its workers: process, handlers, and since when", async () => {

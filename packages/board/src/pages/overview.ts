@@ -5,8 +5,11 @@ import { address, capital, count, foreign, html, type Html, none, prose, thingAd
 import { note, overviewPath, tableOf } from "./parts.js";
 import type { Page, View } from "./view.js";
 
-/** The commands that a page may send, and what the inspector of a thing sends unless it names its cost. */
-const maxCommands = 95;
+/**
+ * The commands that the scan and the inspectors of a page may send: 25 less than a page may, since the first look at a thing also loads
+ * scripts. And what an inspector sends unless it names its cost.
+ */
+const maxCommands = 75;
 const usualCost = 10;
 /** The rows of one kind on the overview, with or without their state. */
 const maxRows = 12;

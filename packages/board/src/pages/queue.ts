@@ -14,7 +14,7 @@ const maxWorkers = 50;
 
 type Counts = Pick<
   QueueData,
-  "waiting" | "prioritised" | "suspended" | "delayed" | "waitingForChildren" | "active" | "dead" | "kept"
+  "waiting" | "prioritised" | "grouped" | "suspended" | "delayed" | "waitingForChildren" | "active" | "dead" | "kept"
 >;
 
 /** The states as tabs, each with its number of jobs and the time that its rows show. */
@@ -26,6 +26,7 @@ const states: readonly {
 }[] = [
   { state: "waiting", count: "waiting", text: "Waiting", at: "added" },
   { state: "prioritised", count: "prioritised", text: "Prioritized", at: "added" },
+  { state: "grouped", count: "grouped", text: "In groups", at: "added" },
   { state: "suspended", count: "suspended", text: "Suspended", at: "added" },
   { state: "delayed", count: "delayed", text: "Delayed", at: "due" },
   { state: "waiting-for-children", count: "waitingForChildren", text: "Waiting for children", at: "added" },

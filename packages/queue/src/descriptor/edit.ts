@@ -1,5 +1,6 @@
 import type { CliArgument, CliCommand } from "@kit/core/toolkit";
 import { editJob, rescheduleJob } from "../manage/index.js";
+import { isQueue, unknownQueue } from "./inspect.js";
 
 const args: readonly CliArgument[] = [
   { name: "queue", about: "name of the queue", listedIn: "queues" },
@@ -14,7 +15,9 @@ export const rescheduleCommand: CliCommand = {
   args,
   options: [{ name: "delay-ms", takes: "integer", about: "milliseconds from now" }],
   buttons: [{ thing: "job", text: "Reschedule", when: ({ state }) => waiting.includes(state) }],
-  run: async ({ redis, prefix, integer, output }, queue: string, id: string) => {
+  run: async (call, queue: string, id: string) => {
+    const { redis, prefix, integer, output } = call;
+    if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
     const delayMs = integer("delay-ms");
     if (delayMs === undefined) throw new TypeError("Pass --delay-ms: when the job is due, in milliseconds from now");
     const state = await rescheduleJob(redis, { queue, prefix }, id, { delayMs });
@@ -38,7 +41,9 @@ export const editCommand: CliCommand = {
     { name: "timeout-ms", takes: "integer", about: "how long its handler can run, in milliseconds" },
   ],
   buttons: [{ thing: "job", text: "Edit", when: ({ state }) => state === "dead" || waiting.includes(state) }],
-  run: async ({ redis, prefix, integer, output }, queue: string, id: string) => {
+  run: async (call, queue: string, id: string) => {
+    const { redis, prefix, integer, output } = call;
+    if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
     const [priority, maxAttempts, timeoutMs] = [integer("priority"), integer("max-attempts"), integer("timeout-ms")];
     const outcome = await editJob(redis, { queue, prefix }, id, { priority, maxAttempts, timeoutMs });
     await output.report({
