@@ -51,7 +51,9 @@ describe("a NestJS application with the providers of the page", () => {
     );
     program.signal("SIGTERM");
     await eventually(async () => {
-      await expect(fetch(url)).rejects.toMatchObject({ cause: { code: "ECONNREFUSED" } });
+      // A connection that is kept alive would stay open.
+      const asked = fetch(url, { headers: { connection: "close" } });
+      await expect(asked).rejects.toMatchObject({ cause: { code: "ECONNREFUSED" } });
     }, patient);
     expect(program.hasEnded).toBe(false);
     partner.automatic = {};
