@@ -22,6 +22,7 @@ import {
   type FlowReport,
   inspectFlow,
   readChildren,
+  WaitForChildren,
 } from "../src/flows/index.js";
 import { createSchedules } from "../src/schedules/index.js";
 import { drain } from "../src/testing/index.js";
@@ -238,6 +239,15 @@ export const flows: Promise<string>[] = [
   // @ts-expect-error a flow has no keys
   addFlow(queue, { name: "cleanUp", unique: { key: "a" } }).then(({ id }) => id),
 ];
+export const waiting: WaitForChildren<Jobs>[] = [
+  new WaitForChildren<Jobs>([{ name: "email", data: { to: "ann" } }, edge]),
+  // @ts-expect-error the data of another job
+  new WaitForChildren<Jobs>([{ name: "email", data: { url: "", width: 1 } }]),
+];
+queue.work({
+  "*": () => new WaitForChildren<Jobs>([{ name: "cleanUp" }]),
+  resize: () => new WaitForChildren<Jobs>([edge]),
+});
 export const children = (job: Job): Promise<readonly FlowChild[]>[] => [
   readChildren(job, { start: 5, count: 5 }).then((page) => page.children),
   inspectFlow(redis, { queue: "mail" }, "id", { start: 5, count: 5 }).then((report: FlowReport) => report.children),

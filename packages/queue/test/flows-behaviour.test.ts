@@ -23,6 +23,7 @@ import {
 import * as adding from "../src/flows/scripts/index.js";
 import {
   cancelJob,
+  cleanQueue,
   drainQueue,
   editJob,
   inspectJob,
@@ -37,7 +38,6 @@ import {
   setLimits,
   setPriority,
 } from "../src/manage/index.js";
-import { keyHead, takenKey } from "../src/job/keys.js";
 import * as looks from "../src/manage/scripts.js";
 import { queueMetrics } from "../src/metrics/index.js";
 import * as scripts from "../src/store/scripts/index.js";
@@ -72,15 +72,6 @@ inModes({ single: user.login }, (mode, login) => {
         if (!found) throw new Error("it is not dead");
         return found;
       });
-
-    /** Ends all leases, and lets another worker find that the jobs have crashed for the last time. */
-    const crash = async (): Promise<void> => {
-      const takeId = "other00" + "00000";
-      const keys = { ...fixture.keysOf(), taken: takenKey(keyHead(redis.prefix, name), takeId), replies: [] };
-      const taken = { takeId, count: 0, sure: 0, room: "", leaseMs: 60_000, maintenance: "", done: "", others: [] };
-      await fixture.expireLeases();
-      await scripts.step.run(redis.client, keys, { ...taken, flags: "look", bounds: "1 10000 1209600000 67108864" });
-    };
 
     /** A worker whose jobs do what their data says, and the data of the jobs that ran, in order. */
     const working = (queue: Queue, options: WorkOptions = {}) => {
@@ -174,6 +165,12 @@ inModes({ single: user.login }, (mode, login) => {
           (_queue, id) => cancelJob(manager(), address, id),
           {},
         ],
+        [
+          "is cleaned",
+          { outcome: "removed" },
+          () => cleanQueue(manager(), address, { state: "waiting", run: true }),
+          {},
+        ],
         ["is drained", { outcome: "removed" }, () => drainQueue(manager(), address), {}],
         [
           "is drained and has a priority",
@@ -236,7 +233,7 @@ inModes({ single: user.login }, (mode, login) => {
         await eventually(() => expect(ran).toEqual(["hold"]));
         // Repeated, since a heartbeat may come between.
         await eventually(async () => {
-          await crash();
+          await fixture.crash(1);
           expect((await queue.deadLetters()).map((one) => one.id)).toContain(ids.get(child));
         });
         await {
@@ -362,6 +359,35 @@ inModes({ single: user.login }, (mode, login) => {
       const { ran } = working(queue);
       await isEmpty();
       expect(new Set(ran)).toEqual(new Set(["a", "b"]));
+    });
+
+    it.each([
+      ["cancelled", () => cancelJob],
+      ["removed", () => removeJob],
+    ] as const)("ends below a parent that is %s with its children", async (_how, end) => {
+      const queue = make();
+      const shared = job("shared", { delayMs: 600_000 });
+      const middle = parent("middle", [shared, job("deep")]);
+      const { id, ids } = await addFlow(queue, parent("root", [parent("top", [middle, shared]), job("beside")]));
+      const [top] = [...ids].flatMap(([{ data }, own]) => (data === "top" ? [own] : []));
+      expect(await end()(manager(), address, top!, { children: true })).toBe("removed");
+      // What is above it fails; what is beside it runs.
+      await letter(queue, id);
+      expect(await fixture.counts()).toMatchObject({ jobs: 2, waiting: 1, delayed: 0, dead: 1 });
+      const { ran } = working(queue);
+      await eventually(() => expect(ran).toEqual(["beside"]));
+    });
+
+    it("is cancelled with children that run", async () => {
+      const queue = make();
+      const { id } = await addFlow(queue, parent("top", [job("hold"), job("a", { delayMs: 600_000 })]));
+      const { ran, worker } = working(queue);
+      const cancelled: unknown[] = [];
+      worker.on("cancelled", ({ job: { data } }) => cancelled.push(data));
+      await eventually(() => expect(ran).toEqual(["hold"]));
+      expect(await cancelJob(manager(), address, id, { children: true })).toBe("removed");
+      await isEmpty();
+      await eventually(() => expect(cancelled).toEqual(["hold"]));
     });
 
     it("is deleted with its parents by a drain of the delayed jobs", async () => {

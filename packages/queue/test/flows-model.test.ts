@@ -3,15 +3,15 @@ import { useRedis } from "@kit/testing";
 import fc from "fast-check";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
+import { redrive } from "../src/dead/scripts.js";
 import { addDefaults } from "../src/add/options.js";
 import { type FlowJob, FlowPlan } from "../src/flows/plan.js";
-import { addFlow } from "../src/flows/scripts/index.js";
+import { addFlow, park } from "../src/flows/scripts/index.js";
 import { stranded } from "../src/flows/scripts/readers.js";
 import { IdSource, partsOf } from "../src/job/ids.js";
 import { answeredKey, keyHead, queueKeys, takenKey } from "../src/job/keys.js";
 import { blobOf } from "../src/job/payload.js";
 import * as looks from "../src/manage/scripts.js";
-import * as deadScripts from "../src/dead/scripts.js";
 import * as scripts from "../src/store/scripts/index.js";
 import { queueSettings } from "../src/store/options.js";
 import type { AnyJobs } from "../src/index.js";
@@ -41,12 +41,13 @@ const shape: fc.Arbitrary<Shape> = fc.integer({ min: 0, max: 7 }).chain((count) 
 type Action =
   | { readonly do: "add"; readonly shape: Shape; readonly priority: number; readonly arrives: number }
   | { readonly do: "take"; readonly count: number }
+  | { readonly do: "wait"; readonly which: number; readonly shape: Shape; readonly arrives: number }
   | {
       readonly do: "done" | "refused" | "expired" | "dead" | "crash" | "cancel" | "remove" | "redrive" | "drop";
       readonly which: number;
       readonly arrives: number;
     }
-  | { readonly do: "drain" };
+  | { readonly do: "drain" | "late" };
 
 const which = fc.nat({ max: 20 });
 const arrives = fc.constantFrom(1, 1, 2);
@@ -55,6 +56,7 @@ const action: fc.Arbitrary<Action> = fc.oneof(
     weight: 2,
     arbitrary: fc.record({ do: fc.constant("add" as const), shape, priority: fc.constantFrom(0, 0, 3), arrives }),
   },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant("wait" as const), which, shape, arrives }) },
   { weight: 5, arbitrary: fc.record({ do: fc.constant("take" as const), count: fc.integer({ min: 1, max: 6 }) }) },
   {
     weight: 9,
@@ -67,7 +69,7 @@ const action: fc.Arbitrary<Action> = fc.oneof(
       arrives,
     }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("drain" as const) }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constantFrom("drain" as const, "late" as const) }) },
 );
 
 /** A job as the model has it. */
@@ -91,6 +93,7 @@ const play = async (actions: readonly Action[]): Promise<void> => {
   const settings = { defaults: addDefaults(queueSettings({})), maxPayloadBytes: 1_024 };
   const all: Modelled[] = [];
   let [takes, sequence] = [0, 0];
+  let late = (): Promise<unknown> => Promise.resolve();
   const inState = (...states: Modelled["state"][]): Modelled[] => all.filter(({ state }) => states.includes(state));
 
   const step = async (
@@ -127,24 +130,32 @@ const play = async (actions: readonly Action[]): Promise<void> => {
     settle(job, hasCompleted);
   };
 
+  /** Jobs of this shape below a job, for the server and for the model. */
+  const below = (root: Modelled, shape: Shape, priority: number) => {
+    const nodes = Array.from({ length: shape.length + 1 }, () => ({
+      ...{ name: "job", priority },
+      children: [] as { job: FlowJob<AnyJobs>; onFailure: Policy }[],
+    }));
+    const made = nodes.map((_, at): Modelled =>
+      at === 0 ? root : { id: "", parents: [], children: 0, open: 0, state: "ready" },
+    );
+    shape.forEach((edges, child) =>
+      edges.forEach(({ above, policy }) => {
+        nodes[above]!.children.push({ job: nodes[child + 1]!, onFailure: policy });
+        made[child + 1]!.parents.push({ parent: made[above]!, policy, isOpen: true });
+        made[above]!.open++;
+        made[above]!.children++;
+        made[above]!.state = "parked";
+      }),
+    );
+    return { nodes, made };
+  };
+
   const run = async (one: Action): Promise<void> => {
     switch (one.do) {
       case "add": {
-        const nodes = Array.from({ length: one.shape.length + 1 }, () => ({
-          name: "job",
-          priority: one.priority,
-          children: [] as { job: FlowJob<AnyJobs>; onFailure: Policy }[],
-        }));
-        const made = nodes.map((): Modelled => ({ id: "", parents: [], children: 0, open: 0, state: "ready" }));
-        one.shape.forEach((edges, below) =>
-          edges.forEach(({ above, policy }) => {
-            nodes[above]!.children.push({ job: nodes[below + 1]!, onFailure: policy });
-            made[below + 1]!.parents.push({ parent: made[above]!, policy, isOpen: true });
-            made[above]!.open++;
-            made[above]!.children++;
-            made[above]!.state = "parked";
-          }),
-        );
+        const root: Modelled = { id: "", parents: [], children: 0, open: 0, state: "ready" };
+        const { nodes, made } = below(root, one.shape, one.priority);
         const plan = new FlowPlan(nodes[0]! as never, ids, settings);
         const jobs = plan.newJobs();
         const args = {
@@ -161,6 +172,29 @@ const play = async (actions: readonly Action[]): Promise<void> => {
         made.forEach((job, at) => all.push(Object.assign(job, { id: idOf.get(nodes[at])! })));
         return;
       }
+      case "wait": {
+        const active = inState("active");
+        const job = active[one.which % Math.max(1, active.length)];
+        if (!job || one.shape.length === 0) return;
+        const { member = "" } = job;
+        const { nodes, made } = below(job, one.shape, 0);
+        const { children } = nodes[0]!;
+        const plan = new FlowPlan({ children }, ids, settings, job.id);
+        const jobs = plan.newJobs();
+        const args = {
+          ...{ member, children: children.length, plan: jobs.map(({ id, words }) => `${id!}${words}`).join("\n") },
+          blobs: jobs.map(({ head: own, payload }) => blobOf("k1", own, payload)),
+        };
+        late = () => park.run(redis.client, keys, args);
+        for (let arrival = 0; arrival < one.arrives; arrival++)
+          assert.deepEqual(await late(), { lost: [], cancelled: [], taken: undefined });
+        const idOf = plan.ids as Map<unknown, string>;
+        made.slice(1).forEach((child, at) => all.push(Object.assign(child, { id: idOf.get(nodes[at + 1])! })));
+        return;
+      }
+      case "late":
+        await late();
+        return;
       case "take": {
         const members = await step(one.count);
         assert.equal(members.length, Math.min(one.count, inState("ready").length));
@@ -215,7 +249,7 @@ const play = async (actions: readonly Action[]): Promise<void> => {
         const job = dead[one.which % Math.max(1, dead.length)];
         if (!job) return;
         for (let arrival = 0; arrival < one.arrives; arrival++)
-          await deadScripts.redrive.run(redis.client, keys, { verb: one.do, ids: job.id, begun: "", spreadMs: 0 });
+          await redrive.run(redis.client, keys, { verb: one.do, ids: job.id, begun: "", spreadMs: 0 });
         job.state = one.do === "drop" ? "gone" : job.open > 0 ? "parked" : "ready";
         return;
       }

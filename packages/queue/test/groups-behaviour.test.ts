@@ -2,7 +2,7 @@ import { eventually, useRedis } from "@kit/testing";
 import { guardUsers, inModes, onMovingSlots } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { addFlow } from "../src/flows/index.js";
+import { addFlow, readChildren, WaitForChildren } from "../src/flows/index.js";
 import * as adding from "../src/flows/scripts/index.js";
 import { type Job, type Queue, RateLimitError, SnoozeError, type Worker, type WorkOptions } from "../src/index.js";
 import {
@@ -46,7 +46,7 @@ interface Stage {
   /** Waits until nothing is left, also no group. */
   untilGone(): Promise<void>;
   /** Pauses group `a` while jobs are added, so that all of them are ready before the first one starts. */
-  together(adds: () => Promise<unknown>): Promise<void>;
+  together<T>(adds: () => Promise<T>): Promise<T>;
 }
 
 inModes({ single: user.login }, (mode, login) => {
@@ -92,11 +92,20 @@ inModes({ single: user.login }, (mode, login) => {
         },
         together: async (adds) => {
           await pauseQueue(manager(), address, { group: "a" });
-          await adds();
+          const added = await adds();
           await resumeQueue(manager(), address, { group: "a" });
+          return added;
         },
       };
     };
+
+    /** Jobs with the data `parent` add a child of this group, so many times, and wait for it. */
+    const parent =
+      (group: string, times = 1) =>
+      async (job: Job): Promise<void> => {
+        if (job.data !== "parent" || (await readChildren(job)).children.length === times) return;
+        throw new WaitForChildren([{ name: "job", data: "child", group }]);
+      };
 
     /** Fails the first run of the jobs with this data. */
     const failing =
@@ -448,6 +457,47 @@ inModes({ single: user.login }, (mode, login) => {
           await add(1);
         });
         return ["child", 1, "parent"];
+      },
+      "a job that waits for children frees its place, and these join the end of its group": async (own) => {
+        const { add, work, together } = own;
+        work(parent("a", 2));
+        await together(async () => {
+          await add("parent");
+          await add(1);
+        });
+        return ["parent", 1, "child", "parent", "child", "parent"];
+      },
+      "a job that waited for children joins the end of its group once they have ended": async (own) => {
+        const { add, work, until, together } = own;
+        const held = latch();
+        redis.defer(held.open);
+        const act = parent("b");
+        work((job) => (job.data === 1 ? held.promise : act(job)));
+        await pauseQueue(manager(), address, { group: "b" });
+        const id = await together(async () => {
+          const first = await add("parent");
+          for (const n of [1, 2]) await add(n);
+          return first;
+        });
+        await until(2);
+        expect(await inspectJob(manager(), address, id)).toMatchObject({ state: "waiting-for-children", group: "a" });
+        await resumeQueue(manager(), address, { group: "b" });
+        await eventually(async () =>
+          expect(await inspectJob(manager(), address, id)).toMatchObject({ state: "ready", group: "a" }),
+        );
+        held.open();
+        return ["parent", 1, "child", 2, "parent"];
+      },
+      "the first groups of a queue are those of children that a job without a group adds": async (own) => {
+        const { queue, work, until } = own;
+        const { groups } = fixture.keysOf();
+        expect(await fixture.db.exists(groups)).toBe(0);
+        work(parent("b"));
+        await queue.add("job", "parent");
+        await until(3);
+        // By this key other workers find that the queue has groups.
+        expect(await fixture.db.hget(groups, "")).toBe("0 wait 0 0");
+        return ["parent", "child", "parent"];
       },
       "a called job has a result": async ({ queue, work }) => {
         work(({ data }) => `${String(data)}!`);

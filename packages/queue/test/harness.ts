@@ -10,7 +10,8 @@ import {
   type Worker,
   type WorkOptions,
 } from "../src/index.js";
-import { type QueueAddress, type QueueKeys, endlessParts, queueKeys } from "../src/job/keys.js";
+import { type QueueAddress, type QueueKeys, endlessParts, keyHead, queueKeys, takenKey } from "../src/job/keys.js";
+import * as scripts from "../src/store/scripts/index.js";
 
 /** The queue of a test, unless it has several. */
 export const name = "mail";
@@ -74,6 +75,8 @@ export interface QueueFixture {
   age(id: string): Promise<unknown>;
   /** Ends all leases now, on the server. */
   expireLeases(name?: string): Promise<void>;
+  /** Ends all leases, and lets another worker find that the jobs have crashed; a heartbeat may come between. */
+  crash(maxCrashes: number): Promise<void>;
 }
 
 export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): QueueFixture => {
@@ -98,6 +101,10 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): QueueFixt
       db().zcard(keys.dead),
     ]);
     return { jobs, waiting, prioritised, delayed, leases, failures, dead };
+  };
+  const expireLeases: QueueFixture["expireLeases"] = async (own) => {
+    const { leases } = keysOf(own);
+    for (const member of await db().zrange(leases, "0", "-1")) await db().zadd(leases, "XX", 1, member);
   };
   return {
     connect: clients.connect,
@@ -148,9 +155,14 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): QueueFixt
       const { jobs } = keysOf();
       return await db().hset(jobs, id, (await db().hget(jobs, id))!.replace(/^\w+/, "k1"));
     },
-    expireLeases: async (own) => {
-      const { leases } = keysOf(own);
-      for (const member of await db().zrange(leases, "0", "-1")) await db().zadd(leases, "XX", 1, member);
+    expireLeases,
+    crash: async (maxCrashes) => {
+      const takeId = "other00" + "00000";
+      const keys = { ...keysOf(), taken: takenKey(keyHead(redis.prefix, name), takeId), replies: [] };
+      const taken = { takeId, count: 0, sure: 0, room: "", leaseMs: 60_000, maintenance: "", done: "", others: [] };
+      await expireLeases();
+      const bounds = `${String(maxCrashes)} 10000 1209600000 67108864`;
+      await scripts.step.run(redis.client, keys, { ...taken, flags: "look", bounds });
     },
   };
 };

@@ -164,6 +164,21 @@ const calls: Record<string, (id: string) => readonly (() => Promise<unknown>)[]>
         },
       ),
   ],
+  "queue.park": (id) => [
+    () =>
+      flows.park.run(redis.client, keys(), {
+        ...{ member: takeId + id, children: 2, plan: "BBBBBBBBB.0001\topen=1\troot\nother\tifNew" },
+        blobs: [
+          `k1 job f,f0:${encodeURIComponent(id)}\n1`,
+          `k1 job f,i1:${encodeURIComponent(id)},f0:BBBBBBBBB.0001\n1`,
+        ],
+      }),
+    () =>
+      flows.park.run(redis.client, keys(), {
+        ...{ member: takeId + id, children: 1, plan: "BBBBBBBBB.0001\tpriority=3" },
+        blobs: ["k1 job f,i0:%ZZ\n1"],
+      }),
+  ],
   "queue.step": (id) => [
     () => stepWith({}),
     () => stepWith({ done: takeId + id }),

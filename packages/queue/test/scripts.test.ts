@@ -3,6 +3,7 @@ import { onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import * as adoption from "../src/adopt/scripts/index.js";
+import * as below from "../src/below/scripts.js";
 import * as deadScripts from "../src/dead/scripts.js";
 import * as flows from "../src/flows/scripts/index.js";
 import * as flowReaders from "../src/flows/scripts/readers.js";
@@ -30,7 +31,7 @@ const { limit } = looks;
 const noting = { ...notes, ...notesReaders };
 const keeping = { ...history, ...historyReaders };
 const showing = { ...workers, ...workersReaders };
-const flowing = { ...flows, ...flowReaders };
+const flowing = { ...flows, ...flowReaders, ...below };
 
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {

@@ -98,6 +98,7 @@ export const remedies = {
   KIT_JOB_UNRECOVERABLE: "It is yours to throw, where another attempt cannot help.",
   KIT_JOB_SNOOZED: "It is yours to throw.",
   KIT_JOB_RATE_LIMITED: "It is yours to throw.",
+  KIT_JOB_WAITING: "It is yours to throw. [Flows](../../packages/queue/docs/flows.md#children-that-a-handler-adds).",
 
   KIT_CHAT_UNKNOWN: "Create the chat first.",
   KIT_CHAT_NOT_MEMBER: "Join again, if the user may.",

@@ -13,8 +13,8 @@ export type BatchOutcome<Result> = Result | PromiseLike<Result> | Error;
  * has more jobs than `concurrency`, and with a lower value each batch waits for `waitMs`. With a multiple of `size` several batches run at
  * a time.
  *
- * `run` returns an array with one outcome per job, in the same order. An Error is a failed attempt. SnoozeError, RateLimitError and
- * UnrecoverableError mean the same as when a handler throws them. Any other value is the job's result, including an object from
+ * `run` returns an array with one outcome per job, in the same order. An Error is a failed attempt. SnoozeError, RateLimitError,
+ * UnrecoverableError and WaitForChildren mean the same as when a handler throws them. Any other value is the job's result, including an object from
  * `Promise.allSettled`. If `run` returns nothing, all jobs are done. If it throws, or returns an array of another length, each job has
  * failed an attempt.
  *

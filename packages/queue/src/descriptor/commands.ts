@@ -258,11 +258,11 @@ const endCommand = (
   ],
   about: `${about} (dry run unless you pass --run)`,
   args: [queueArgument, idArgument],
-  options: [runOption],
+  options: [runOption, { name: "children", about: "also end all open jobs below it in its flow" }],
   run: async ({ redis, prefix, isSet, output }, queue: string, id: string) => {
     const isDryRun = !isSet("run");
     const report = isDryRun ? await inspectJob(redis, { queue, prefix }, id, { quick: true }) : undefined;
-    const outcome = report?.state ?? (await end(redis, { queue, prefix }, id));
+    const outcome = report?.state ?? (await end(redis, { queue, prefix }, id, { children: isSet("children") }));
     const count = ["removed", "cancelled", ...states].includes(outcome) ? 1 : 0;
     await output.report({
       data: { queue, id, isDryRun, count, outcome },

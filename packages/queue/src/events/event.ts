@@ -13,7 +13,7 @@ interface Facts {
   };
   /** A job became ready: it was due, handed back, promoted, redriven or repaired. */
   readonly ready: { readonly id: string };
-  /** A ready job or a dead letter was delayed, or a delayed job got another due time. */
+  /** A ready job or a dead letter was delayed, a delayed job got another due time, or an active job waits for its children. */
   readonly delayed: { readonly id: string };
   /** A worker took a job. Its handler starts as soon as one is free. */
   readonly active: { readonly id: string; readonly name: string };

@@ -4,15 +4,14 @@ import type { AddedOnce } from "../job/added.js";
 import { IdSource } from "../job/ids.js";
 import type { Job } from "../job/job.js";
 import { answeredKey } from "../job/keys.js";
-import { readPayload } from "../job/payload.js";
-import { assertFits } from "../job/schemas.js";
 import type { JobTypes } from "../job/types.js";
 import type { Queue } from "../queue.js";
 import { partsOf, type QueueParts } from "../add/parts.js";
+import { children } from "../below/scripts.js";
 import { takenJob } from "../work/taken-job.js";
 import type { FlowChild } from "./child.js";
-import { FlowTakenError } from "./errors.js";
-import { type FlowEdge, type FlowJob, FlowPlan } from "./plan.js";
+import { FlowTakenError, WaitForChildren } from "./errors.js";
+import { assertData, type FlowEdge, type FlowJob, FlowPlan } from "./plan.js";
 import {
   type ChildrenOptions,
   type ChildrenPage,
@@ -23,10 +22,9 @@ import {
   strandedParents,
 } from "./inspect.js";
 import { addFlow as addScript } from "./scripts/index.js";
-import { children } from "./scripts/readers.js";
 
 export type { ChildrenOptions, ChildrenPage, FlowChild, FlowEdge, FlowJob, FlowReport };
-export { FlowTakenError, inspectFlow, strandedParents };
+export { FlowTakenError, inspectFlow, strandedParents, WaitForChildren };
 
 /** A flow that was added. */
 export interface AddedFlow<Jobs> {
@@ -108,11 +106,8 @@ export const addFlow = async <Jobs extends JobTypes<Jobs>, Handled>(
     "queue.addFlow",
     () => ({ queue: name, jobs: plan.size }),
     async () => {
-      const checks = plan.payloads.flatMap(({ name: job, payload }) => {
-        const schema = settings.schemas.get(job);
-        return (schema && assertFits(schema, job, readPayload(payload))) ?? [];
-      });
-      if (checks.length > 0) await Promise.all(checks);
+      const checking = assertData(plan, settings.schemas);
+      if (checking) await checking;
       const [root] = (await producer.addGroup(plan.newJobs())) as readonly [AddedOnce];
       if (!root.isAdded) throw new FlowTakenError(root.id);
       return { id: root.id, ids: plan.ids as ReadonlyMap<unknown, string> as AddedFlow<Jobs>["ids"] };

@@ -4,7 +4,8 @@ import type { QueueAddress } from "../job/keys.js";
 import type { JobReport } from "../manage/index.js";
 import { checkedAddress, jobId } from "../store/address.js";
 import { childOf, type FlowChild } from "./child.js";
-import { children, stranded, type StoredChildren } from "./scripts/readers.js";
+import { children, type StoredChildren } from "../below/scripts.js";
+import { stranded } from "./scripts/readers.js";
 
 /** Options of `readChildren()` and `inspectFlow()`. */
 export interface ChildrenOptions {

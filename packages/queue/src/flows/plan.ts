@@ -3,7 +3,8 @@ import type { JobToAdd } from "../queue.js";
 import type { NewJob } from "../add/producer.js";
 import { type AddDefaults, type AddOptions, resolveAdd, type ResolvedAdd } from "../add/options.js";
 import { IdSource } from "../job/ids.js";
-import { encodePayload, headOf, type Payload } from "../job/payload.js";
+import { encodePayload, headOf, type Payload, readPayload } from "../job/payload.js";
+import { assertFits, type SchemaMap } from "../job/schemas.js";
 import { letters, planned } from "../job/words.js";
 import { maxAdded } from "../store/scripts/added.js";
 
@@ -75,13 +76,16 @@ export class FlowPlan {
   #bytes = 0;
 
   /**
+   * With `parent`, the root is a job of this id that is stored already: only the jobs below it are planned.
+   *
    * @throws {TypeError | RangeError} the flow has a cycle, or is too large; a job or an option is invalid.
    * @throws {JobPayloadError} the data of a job cannot be stored.
    */
-  constructor(root: AnyNode, ids: IdSource, settings: PlanSettings) {
+  constructor(root: Pick<AnyNode, "children">, ids: IdSource, settings: PlanSettings, parent?: string) {
     this.#ids = ids;
     this.#settings = settings;
-    this.#visit(root, []);
+    if (parent === undefined) this.#visit(root as AnyNode, []);
+    else this.#addBelow(parent, root.children ?? [], []);
   }
 
   get size(): number {
@@ -98,10 +102,10 @@ export class FlowPlan {
     return [...this.#jobs.values()];
   }
 
-  /** The jobs as the server stores them. */
-  newJobs(): NewJob[] {
+  /** The jobs as the server stores them. `current`: the span that adds them. */
+  newJobs(current = traceCarrier()?.current()): NewJob[] {
     return Array.from(this.#jobs.values(), ({ name, id, payload, resolved, children, parents }, index) => {
-      const { policy, priority, group, words, traceparent = traceCarrier()?.current() } = resolved;
+      const { policy, priority, group, words, traceparent = current } = resolved;
       const flow = [`${letters.flow}${parents}`];
       return {
         ...{
@@ -138,11 +142,15 @@ export class FlowPlan {
     const { children = [], job } = this.#plan(node);
     this.#jobs.set(node, job);
     if (this.#jobs.size > maxAdded) throw new RangeError(`Expected a flow of at most ${String(maxAdded)} jobs`);
-    for (const [index, child] of children.entries()) {
-      const { job: below, letter } = edgeOf(child);
-      this.#visit(below, [...path, node]).parents += `,${letter}${String(index)}:${encodeURIComponent(job.id)}`;
-    }
+    this.#addBelow(job.id, children, [...path, node]);
     return job;
+  }
+
+  #addBelow(id: string, children: readonly AnyEdge[], path: readonly AnyNode[]): void {
+    for (const [index, child] of children.entries()) {
+      const { job, letter } = edgeOf(child);
+      this.#visit(job, path).parents += `,${letter}${String(index)}:${encodeURIComponent(id)}`;
+    }
   }
 
   #plan(node: AnyNode): { readonly children: readonly AnyEdge[] | undefined; readonly job: PlannedJob } {
@@ -165,3 +173,16 @@ export class FlowPlan {
     return { children, job: { name, id, payload, resolved, children: count, parents: "" } };
   }
 }
+
+/**
+ * Resolves if the data of all jobs fit their schemas. Undefined if the check was synchronous.
+ *
+ * @throws {JobPayloadError} the data of a job does not fit.
+ */
+export const assertData = (plan: FlowPlan, schemas: SchemaMap): Promise<unknown> | undefined => {
+  const checks = plan.payloads.flatMap(({ name, payload }) => {
+    const schema = schemas.get(name);
+    return (schema && assertFits(schema, name, readPayload(payload))) ?? [];
+  });
+  return checks.length > 0 ? Promise.all(checks) : undefined;
+};

@@ -31,6 +31,7 @@ export type QueueErrorCode =
   | "KIT_QUEUE_ADOPTION"
   | "KIT_QUEUE_FLOW"
   | "KIT_JOB_CHILD_FAILED"
+  | "KIT_JOB_WAITING"
   | "KIT_QUEUE_HEARTBEAT";
 
 declare module "@kit/core" {

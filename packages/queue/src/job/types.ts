@@ -1,3 +1,4 @@
+import type { KitError } from "@kit/core";
 import type { StandardSchema } from "@kit/core/config";
 import type { RateLimitError, SnoozeError, UnrecoverableError } from "./errors.js";
 import type { Job } from "./job.js";
@@ -68,16 +69,19 @@ export type Received<Jobs> = {
 /** A job of any name. */
 export type AnyJob<Jobs> = { readonly [Name in JobName<Jobs>]: Job<Name, JobData<Jobs, Name>> }[JobName<Jobs>];
 
+/** A `WaitForChildren` of `@kit/queue/flows`. */
+type Waiting = KitError & { readonly code: "KIT_JOB_WAITING" };
+
 /** Errors that a handler can return instead of throwing. */
-type Wish = SnoozeError | RateLimitError | UnrecoverableError;
+type Wish = SnoozeError | RateLimitError | UnrecoverableError | Waiting;
 
 /** The return type of a handler. Any type if no result was declared. */
 type Returned<Result> = [Result] extends [void] ? unknown : Result | Wish | PromiseLike<Result | Wish>;
 
 /**
  * Runs jobs of one name. An exception or a rejection is a failed attempt. The returned value goes to the caller of the job (`queue.call`);
- * without a caller it is dropped. You can throw or return a SnoozeError, RateLimitError or UnrecoverableError; both mean the same. Any
- * other returned error is a result.
+ * without a caller it is dropped. You can throw or return a SnoozeError, RateLimitError, UnrecoverableError or WaitForChildren (of
+ * `@kit/queue/flows`); both mean the same. Any other returned error is a result.
  */
 export type Handler<Jobs, Name extends JobName<Jobs>> = (
   job: Job<Name, JobData<Jobs, Name>>,

@@ -7,6 +7,7 @@ import { addresseeOf } from "../job/outcomes.js";
 import { planWord } from "../job/words.js";
 import { cancelledChannel, type QueueAddress, type QueueKeys, repliesKey } from "../job/keys.js";
 import { addRules } from "../add/options.js";
+import { type EndOptions, endWithBelow } from "./below.js";
 import { cancel, find, type Found, type JobState, remove, reschedule } from "./scripts.js";
 import { located } from "./search.js";
 
@@ -22,16 +23,23 @@ export const changed = async <Outcome extends string>(
 ): Promise<Outcome | "active" | "lost"> => {
   const { keys } = checkedAddress(address);
   jobId(id);
-  return await withContext(redis, async (context) => {
-    for (let looks = 1; ; looks++) {
-      const outcome = await change(context, keys);
-      if (outcome !== "elsewhere") return outcome;
-      const { state } = await located(context, keys, id);
-      if (state === "lost") return state;
-      // Otherwise its lease ended in the meantime.
-      if (state === "active" || looks === maxLooks) return "active";
-    }
-  });
+  return await withContext(redis, (context) => changedIn(context, keys, id, () => change(context, keys)));
+};
+
+const changedIn = async <Outcome extends string>(
+  context: ClientContext,
+  keys: QueueKeys,
+  id: string,
+  change: () => Promise<Outcome | "elsewhere">,
+): Promise<Outcome | "active" | "lost"> => {
+  for (let looks = 1; ; looks++) {
+    const outcome = await change();
+    if (outcome !== "elsewhere") return outcome;
+    const { state } = await located(context, keys, id);
+    if (state === "lost") return state;
+    // Otherwise its lease ended in the meantime.
+    if (state === "active" || looks === maxLooks) return "active";
+  }
 };
 
 /**
@@ -42,6 +50,8 @@ export const changed = async <Outcome extends string>(
  * - `none`: there is no job of this id. It is done, was deleted, or was never added. A call that is repeated after a lost reply can also
  *   resolve with `none`
  * - `lost`: the job is in no list of work, see `repairQueue()`
+ *
+ * With `children: true`, the open jobs below it in its flow are removed as well, except active ones.
  *
  * If the job was called, the call rejects with a JobOutcomeLostError within 5 s. The server searches for a ready job of priority 0 as
  * `setPriority()` does.
@@ -56,8 +66,16 @@ export const removeJob = async (
   redis: RedisLike,
   address: QueueAddress,
   id: string,
-): Promise<"removed" | "active" | "dead" | "none" | "lost"> =>
-  await changed(redis, address, id, (context, keys) => remove.run(context, keys, { id }));
+  options: EndOptions = {},
+): Promise<"removed" | "active" | "dead" | "none" | "lost"> => {
+  const { keys } = checkedAddress(address);
+  jobId(id);
+  return await withContext(redis, (context) =>
+    endWithBelow(context, keys, id, options, (one) =>
+      changedIn(context, keys, one, () => remove.run(context, keys, { id: one })),
+    ),
+  );
+};
 
 /** The caller that waits for the outcome of a stored job. Undefined if there is none. */
 const callerOf = (blob: Buffer, prefix: string): ReturnType<typeof addresseeOf> | undefined => {
@@ -107,6 +125,8 @@ const cancelFound = async (
  * after 0.3 of `leaseMs`, or within 0.6 if the worker has just taken the job. The worker then emits `cancelled`. Until then it may start
  * the job if it had taken it ahead. It ignores what the handler returns or throws.
  *
+ * With `children: true`, the open jobs below it in its flow are cancelled as well.
+ *
  * If the job was called, the call rejects with a JobCancelledError immediately. The job's `id`, its `unique` key and its slot of the
  * queue's `concurrency` are free immediately, so another job may run while the cancelled handler finishes. With more than 2,000 active
  * jobs, the leases are searched in several calls.
@@ -121,21 +141,24 @@ export const cancelJob = async (
   redis: RedisLike,
   address: QueueAddress,
   id: string,
+  options: EndOptions = {},
 ): Promise<"removed" | "cancelled" | "dead" | "none" | "lost"> => {
   const checked = checkedAddress(address);
   const { keys } = checked;
   jobId(id);
-  return await withContext(redis, async (context) => {
-    for (let looks = 1; ; looks++) {
-      const found = await find.run(context, keys, { id });
-      const { state } = found;
-      if (state === "none" || state === "dead") return state;
-      const outcome = await cancelFound(context, checked, id, found);
-      if (outcome !== "elsewhere") return outcome;
-      // It moves between the leases and the lists of work, or was added again under this id.
-      if (looks === maxLooks) return "lost";
-    }
-  });
+  return await withContext(redis, (context) =>
+    endWithBelow(context, keys, id, options, async (one) => {
+      for (let looks = 1; ; looks++) {
+        const found = await find.run(context, keys, { id: one });
+        const { state } = found;
+        if (state === "none" || state === "dead") return state;
+        const outcome = await cancelFound(context, checked, one, found);
+        if (outcome !== "elsewhere") return outcome;
+        // It moves between the leases and the lists of work, or was added again under this id.
+        if (looks === maxLooks) return "lost";
+      }
+    }),
+  );
 };
 
 /** When a job is due. Pass one of the two. */

@@ -7,6 +7,7 @@ import type { QueueAddress } from "../job/keys.js";
 import { type GroupRetry, overview, type Overview, prioritise, repair } from "./scripts.js";
 import { pagesOf } from "./search.js";
 
+export type { EndOptions } from "./below.js";
 export { cancelJob, promoteJob, removeJob, rescheduleJob } from "./change.js";
 export { type CleanedState, cleanQueue } from "./clean.js";
 export { drainQueue } from "./drain.js";

@@ -86,7 +86,7 @@ export class QueueCommands {
   readonly #name: string;
   /** The beginning of every key. */
   readonly head: string;
-  readonly #settings: QueueSettings;
+  readonly settings: QueueSettings;
   readonly #events: CommandEvents;
   /** Increases when another server may have the queue. `#checked` is its value at the last check. */
   #server = 1;
@@ -117,7 +117,7 @@ export class QueueCommands {
     this.context = this.life.context;
     this.#name = name;
     this.head = keyHead(prefix, name);
-    this.#settings = settings;
+    this.settings = settings;
     this.#events = events;
     this.outage = new OutageReporter(events.error);
     const { executor } = this.context;
@@ -127,7 +127,7 @@ export class QueueCommands {
 
   /** The maximum time of one command. */
   get deadlineMs(): number {
-    return this.#settings.deadlineMs;
+    return this.settings.deadlineMs;
   }
 
   /** The clock of the server that has the queue. */
@@ -146,7 +146,7 @@ export class QueueCommands {
    *
    * @throws {KitError} `KIT_LAYOUT`. {@link QueueEvictionError}. Every error of a command.
    */
-  async open(deadlineMs: number = this.#settings.deadlineMs): Promise<void> {
+  async open(deadlineMs: number = this.settings.deadlineMs): Promise<void> {
     if (this.isChecked) return;
     const server = this.#server;
     await this.#open(deadlineMs);
@@ -162,7 +162,7 @@ export class QueueCommands {
   run<Args, Reply>(
     script: OwnScript<Args, Reply>,
     args: Args,
-    deadlineMs: number = this.#settings.deadlineMs,
+    deadlineMs: number = this.settings.deadlineMs,
   ): Promise<Reply> {
     return script.run(this.context, this.keys, args, { deadlineMs });
   }
@@ -185,7 +185,7 @@ export class QueueCommands {
     deadline: Deadline,
   ): Promise<scripts.AddReply> {
     const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
-    const { durable: replication } = this.#settings;
+    const { durable: replication } = this.settings;
     if (!replication) return this.#added(await script.run(this.context, keys, args, { deadlineMs }));
     const durability = { ...replication, key: this.keys.jobs, deadlineMs };
     const { value, outcome, why } = await durable(this.context, durability, (scope) => scope.run(script, keys, args));
@@ -208,7 +208,7 @@ export class QueueCommands {
     request: StepRequest,
     { done = "", others = [], callers = [] }: Endings = {},
     {
-      deadlineMs = this.#settings.deadlineMs,
+      deadlineMs = this.settings.deadlineMs,
       executor,
     }: { deadlineMs?: number; executor?: ClientContext["executor"] } = {},
   ): Promise<scripts.StepReply> {
@@ -224,7 +224,7 @@ export class QueueCommands {
 
   /** Reads outcomes for `caller`, and deletes the ones it has received. */
   outcomes(caller: string, received: readonly string[], wanted: readonly string[]): Promise<readonly Buffer[]> {
-    const { deadlineMs } = this.#settings;
+    const { deadlineMs } = this.settings;
     const keys = { ...this.keys, replies: this.#repliesOf(caller) };
     return scripts.outcomes.run(
       this.context,
@@ -236,7 +236,7 @@ export class QueueCommands {
 
   /** Undoes a take whose reply was lost. Resolves with the number of returned jobs. */
   recover(takeId: string): Promise<number> {
-    const { deadlineMs } = this.#settings;
+    const { deadlineMs } = this.settings;
     const keys = { ...this.keys, taken: this.#takenBy(takeId) };
     return this.move(({ recover }) => recover.run(this.context, keys, { takeId }, { deadlineMs }));
   }
@@ -299,8 +299,7 @@ export class QueueCommands {
     const sentAt = wallMs();
     this.learnOffset(await this.run(scripts.open, { layout: scripts.layout }, deadlineMs), sentAt);
     const policy = await this.#evictionPolicy(deadlineMs);
-    if (policy?.startsWith("allkeys") && !this.#settings.allowEviction)
-      throw new QueueEvictionError(this.#name, policy);
+    if (policy?.startsWith("allkeys") && !this.settings.allowEviction) throw new QueueEvictionError(this.#name, policy);
     if (policy !== undefined && policy !== this.#policy) this.#events.evictable(policy);
     this.#policy = policy;
     this.#isOpen = true;

@@ -25,6 +25,18 @@ export class EndedJobs {
     else this.#queue(ending);
   }
 
+  /** A job that another call ends, once its notes are written. */
+  async by<Reply>(ending: Ending, send: () => Promise<Reply>): Promise<Reply> {
+    this.unconfirmed++;
+    try {
+      await ending.job.notes?.settled;
+      return await send();
+    } catch (error) {
+      this.unconfirmed--;
+      throw error;
+    }
+  }
+
   /** Takes the jobs of the next step. */
   take(): readonly Ending[] {
     return takeFrom(this.#waiting);

@@ -11,7 +11,7 @@ export interface WorkerEvents<Jobs = AnyJobs> {
   ];
   /**
    * A handler threw a SnoozeError, or this worker cannot run the job and passes it on (JobRefusedError). Neither counts as an attempt. The
-   * job is tried again after `retryInMs`.
+   * job is tried again after `retryInMs`. With a WaitForChildren it is tried again when its children have ended: `retryInMs` is Infinity.
    */
   readonly snoozed: readonly [
     event: { readonly job: AnyJob<Jobs>; readonly error: unknown; readonly retryInMs: number },

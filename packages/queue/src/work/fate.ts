@@ -12,6 +12,7 @@ import {
 import { recordOf, storedError } from "../job/failure.js";
 import type { Ending } from "./endings.js";
 import type { Fetcher } from "./fetcher.js";
+import type { LostLeases } from "../store/scripts/lost.js";
 import type { BackoffFunction } from "../job/types.js";
 import type { TakenJob } from "./taken.js";
 
@@ -37,6 +38,7 @@ export interface FateHost {
  * - done, when its handler has returned
  * - tried again, when its handler failed and attempts are left
  * - snoozed, when its handler requested that, up to `maxSnoozes` times. It is tried again, without counting an attempt
+ * - waiting, when its handler added children to it. It is tried again when they have ended, without counting an attempt or a snooze
  * - expired, when no worker took it in time. It is done, and has not run
  * - passed on, when this worker cannot run it. It waits, and another worker may take it. After too many passes each one counts as an
  *   attempt
@@ -45,7 +47,7 @@ export interface FateHost {
  * - cancelled, when a caller cancelled it. The server has deleted it, and what its handler returns or throws is ignored
  * - lost, when its lease has ended. Another worker may run it, and this one must not end it
  *
- * The first six apply once the server has confirmed them. Until then the lease can still be lost.
+ * The first seven apply once the server has confirmed them. Until then the lease can still be lost.
  */
 export class Fates {
   readonly #fetcher: Fetcher;
@@ -74,7 +76,7 @@ export class Fates {
   /** The job's handler has returned a result, or one of the errors that it could also throw. */
   done(job: TakenJob, result: unknown): void {
     const { code, snoozeMs } = wishOf(job, result);
-    if (snoozeMs !== undefined || code === unrecoverable) return this.failed(job, result);
+    if (snoozeMs !== undefined || code === unrecoverable || code === waiting) return this.failed(job, result);
     job.state = "ending";
     const outcome = isAwaited(job) ? outcomeOf(job.name, result, this.#maxResultBytes) : undefined;
     this.#fetcher.end({ job, verdict: "done", record: "", error: undefined, outcome, result });
@@ -88,6 +90,7 @@ export class Fates {
     const { isHandedOver, code, snoozeMs } = wishOf(job, error);
     if (isStopped || isHandedOver) return void this.#fetcher.handBack([job]);
     if (job.refusal !== undefined && error === job.refusal) return this.refused(job, job.refusal);
+    if (code === waiting) return void this.#wait(job, error as Parent);
     if (snoozeMs !== undefined && job.snoozes < this.#maxSnoozes)
       return this.#end(job, snoozeMs, error, job.failures, code);
     this.#attempted(job, error, code === unrecoverable, snoozeMs);
@@ -147,6 +150,15 @@ export class Fates {
     else this.#host.failed(job, error, verdict === "dead" ? undefined : verdict);
   }
 
+  async #wait(job: TakenJob, error: Parent): Promise<void> {
+    const ending: Ending = { job, verdict: Infinity, record: "", error, isSnoozed: true };
+    try {
+      await this.#fetcher.endBy(ending, async () => await error.park(job));
+    } catch (reason) {
+      this.#attempted(job, reason, false, undefined);
+    }
+  }
+
   /** An attempt has failed. `waitMs`: how long to wait, if the handler decided it. */
   #attempted(job: TakenJob, error: unknown, isLast: boolean, waitMs: number | undefined): void {
     const { header } = job;
@@ -201,6 +213,12 @@ const rateLimited = "KIT_JOB_RATE_LIMITED";
 const groupLimited = `${rateLimited} group`;
 const unrecoverable = "KIT_JOB_UNRECOVERABLE";
 const refused = "KIT_JOB_REFUSED";
+const waiting = "KIT_JOB_WAITING";
+
+/** A `WaitForChildren` of `@kit/queue/flows`, which has the code for it. */
+interface Parent {
+  readonly park: (job: TakenJob) => Promise<LostLeases>;
+}
 
 /** How often a job is passed on before a pass counts as an attempt. It takes more than an hour, so that a deploy can finish. */
 const maxPasses = 100;

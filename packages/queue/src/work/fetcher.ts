@@ -5,6 +5,7 @@ import { isUnknown } from "../store/wall.js";
 import type { QueueSettings } from "../store/options.js";
 import type { WorkSettings } from "./options.js";
 import { maxEnded, type StepReply } from "../store/scripts/index.js";
+import type { LostLeases } from "../store/scripts/lost.js";
 import { Condition } from "./condition.js";
 import { EndedJobs } from "./ended.js";
 import { type Ending, operandsOf } from "./endings.js";
@@ -64,7 +65,8 @@ export class Fetcher {
   /** How many jobs the calls in progress can bring, including the waiting call. */
   #pending = 0;
   #isTaking = false;
-  #isWaiting = false;
+  /** The last take found nothing, and the fetcher waits to be woken. Only the fetcher sets it. */
+  isWaiting = false;
   #immediate: NodeJS.Immediate | undefined;
   /** The last call failed, and the next try has to wait. */
   #isResting = false;
@@ -123,11 +125,6 @@ export class Fetcher {
     return this.#ended.unconfirmed;
   }
 
-  /** The last take found nothing, and the fetcher waits to be woken. */
-  get isWaiting(): boolean {
-    return this.#isWaiting;
-  }
-
   /** The last call failed: the server cannot be reached, or refuses. */
   get isFailing(): boolean {
     return this.#failures > 0;
@@ -148,6 +145,11 @@ export class Fetcher {
     this.#ended.add(ending);
   }
 
+  /** Another call than the next step ends the job: `send` repeats it until the server has replied. `settle()` waits for this. */
+  endBy(ending: Ending, send: () => Promise<LostLeases>): Promise<void> {
+    return this.#receipt.endBy(ending, send).finally(() => this.#proceed());
+  }
+
   /** Returns jobs to the front of the queue, in the order in which they were taken. `settle()` waits for this. */
   handBack(jobs: readonly TakenJob[]): Promise<void> {
     return this.#returns.handBack(jobs, this.#receipt.isLimited);
@@ -166,14 +168,14 @@ export class Fetcher {
     if (this.#isClosed || this.#isResting) return;
     while (this.#inFlight < maxInFlight) {
       const ending = Math.min(this.#ended.waiting, maxEnded);
-      const mayTake = this.#isTaking && !this.#receipt.isDrained && !this.#isWaiting && this.#takes.hasFree;
+      const mayTake = this.#isTaking && !this.#receipt.isDrained && !this.isWaiting && this.#takes.hasFree;
       const wanted = mayTake ? this.#wanted(ending) : nothing;
       const { mustLook, completed } = this.#maintenance;
       const isOwed = this.#isTaking ? mustLook : completed > 0 && this.#takes.hasFree;
       if (wanted.count === 0 && ending === 0 && !isOwed) break;
       void this.#call(wanted);
     }
-    if (this.#isTaking && this.#receipt.isDrained && !this.#isWaiting && this.#pending === 0 && this.#takes.hasFree) {
+    if (this.#isTaking && this.#receipt.isDrained && !this.isWaiting && this.#pending === 0 && this.#takes.hasFree) {
       // A worker that waits counts as idle, so it waits only when a handler is free.
       const wanted = this.#wanted(0);
       if (wanted.sure > 0 && !this.#maintenance.mustLook) void this.#wait(wanted);
@@ -210,7 +212,7 @@ export class Fetcher {
 
   /** Whether the server holds no jobs for this worker except the jobs that it is working on. */
   get #hasNoTake(): boolean {
-    return this.#pending + this.#returns.pending === 0 && !this.#isWaiting && !this.#takes.hasLost;
+    return this.#pending + this.#returns.pending === 0 && !this.isWaiting && !this.#takes.hasLost;
   }
 
   #lookAtRest(): void {
@@ -225,7 +227,7 @@ export class Fetcher {
 
   #request({ count, sure }: Demand, isWoken: boolean): StepRequest {
     const startsWork = count > 0 && this.leases.jobs.length === 0;
-    const flags = this.#maintenance.flags(isWoken, this.#isWaiting, startsWork, this.#commands.isClockKnown);
+    const flags = this.#maintenance.flags(isWoken, this.isWaiting, startsWork, this.#commands.isClockKnown);
     // If the take cannot be recorded, the server would not recognise a repeat. The step behind a wait may run much later, or never.
     const mayCount = this.#takes.hasFree && !(isWoken && this.#maintenance.completed > 0);
     const maintenance = mayCount ? this.#maintenance.take(!this.#isTaking) : "";
@@ -276,12 +278,12 @@ export class Fetcher {
   }
 
   async #wait(wanted: Demand): Promise<void> {
-    this.#isWaiting = true;
+    this.isWaiting = true;
     this.#pending += wanted.count;
     this.#host.emptied();
     const request = this.#request(wanted, true);
     const woken = await this.#waiter.wait(request);
-    this.#isWaiting = false;
+    this.isWaiting = false;
     this.#pending -= wanted.count;
     if (woken) this.#receive(woken.reply, request, woken.sentAt, woken.marker);
     else {

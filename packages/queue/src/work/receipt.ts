@@ -1,6 +1,7 @@
 import { hasFlag } from "../job/words.js";
 import type { QueueCommands, StepRequest } from "../store/commands.js";
 import type { Reclaimed, StepReply } from "../store/scripts/index.js";
+import type { LostLeases } from "../store/scripts/lost.js";
 import type { EndedJobs } from "./ended.js";
 import type { Ending } from "./endings.js";
 import type { Recorder } from "./history.js";
@@ -67,7 +68,7 @@ export class Receipt {
   }
 
   /** The server has ended these jobs, except those that it refused. */
-  confirm(endings: readonly Ending[], { refused, cancelled }: StepReply): void {
+  confirm(endings: readonly Ending[], { refused, cancelled }: Pick<StepReply, "refused" | "cancelled">): void {
     const isRefused = refused.length === 0 ? undefined : new Set(refused);
     if (isRefused) void this.#recorder?.forget(this.#commands, refused);
     this.#ended.confirm(endings);
@@ -84,6 +85,12 @@ export class Receipt {
       else this.#host.ended(ending, isAccepted);
     }
     this.#maintenance.schedule();
+  }
+
+  /** Another call than a step ends the job. Rejects as `send` does, which repeats that call until the server has replied. */
+  async endBy(ending: Ending, send: () => Promise<LostLeases>): Promise<void> {
+    const { lost, cancelled } = await this.#ended.by(ending, send);
+    this.confirm([ending], { refused: lost, cancelled });
   }
 
   /** Returns the jobs that the worker has now. `marker`: woke the worker for this step. */

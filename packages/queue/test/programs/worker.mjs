@@ -1,7 +1,8 @@
 // A process with a worker that can be killed:
 //   worker.mjs <single|cluster> <ports> <prefix> <queue> <work options as JSON> <user name and password as JSON>
-// A job's data says what it does: { log, act: "end" | "hang" | "die" | "wait" | "block" | "stand" | "freeze", ms, checkpoint }.
+// A job's data says what it does: { log, act: "end" | "hang" | "die" | "wait" | "block" | "stand" | "freeze", ms, checkpoint, adds }.
 import { createQueue } from "@kit/queue";
+import { readChildren, WaitForChildren } from "@kit/queue/flows";
 import { keepHistory } from "@kit/queue/history";
 import { saveCheckpoint } from "@kit/queue/progress";
 import { clientOf, obey } from "@tooling/vitest/peer";
@@ -45,6 +46,7 @@ const job = async (taken) => {
   if (data.checkpoint) await saveCheckpoint(taken, data.checkpoint);
   await redis.multi().rpush(log, `${data.log} ${attempt} ${crashes}`).pexpire(log, 60_000).exec();
   await acts[data.act ?? "end"]?.(data.ms ?? 0);
+  if (data.adds && (await readChildren(taken)).children.length === 0) throw new WaitForChildren(data.adds);
 };
 
 let worker;

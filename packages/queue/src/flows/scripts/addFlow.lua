@@ -47,12 +47,11 @@ local blobs = { unpack(ARGV, 5) }
 
 -- Libraries
 
-failOnOtherType(waiting, prioritised, wake, families, answered)
+failOnOtherType(waiting, prioritised, delayed, wake, families, answered)
 joinGroups(true, grouped, turns, held, groups)
 listen(limits)
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local earliest = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] or nil) or math.huge
 local isLost = redis.call('HLEN', jobs) == 0 and isNew ~= '1' and redis.call('ZCARD', producers) == 0
 if redis.call('ZADD', producers, 'GT', 'CH', sequence, producer) == 0 then
   return now .. (string.match(redis.call('GET', answered) or '', '^' .. sequence .. '(\n.*)') or '')
@@ -62,62 +61,22 @@ if isNew == '1' or isLost then
   redis.call('ZREMRANGEBYRANK', producers, 0, -10001)
 end
 
-local flows, n = {}, 0
-for id, rest in string.gmatch(plan, '([^\n\t]+)([^\n]*)') do
-  n = n + 1
-  local job = { id = id, blob = blobs[n] }
-  for name, value in string.gmatch(rest, '\t(%a+)=?([^\t]*)') do job[name] = value end
+local flows, added, answers = {}, {}, ''
+for _, job in ipairs(readPlan(plan, blobs)) do
   if job.root then flows[#flows + 1] = {} end
   table.insert(flows[#flows], job)
 end
-local added, answers, isEarlier = {}, '', false
-local fields, open, later, ready = {}, {}, {}, {}
-local function append(list, ...)
-  for _, value in ipairs({ ... }) do list[#list + 1] = value end
-end
-local function store(job)
-  local id, blob = job.id, job.blob
-  local entry = entryOf(id, tonumber(job.priority or 0), job.group)
-  if job.group and redis.call('HEXISTS', groups, '') == 0 then redis.call('HSET', groups, '', '0 wait 0 0') end
-  local due = math.min(job.delay and now + job.delay or tonumber(job.due or now), behind - 1)
-  local state = due > now and 'delayed' or 'ready'
-  added[id] = true
-  append(fields, id, blob)
-  for number, parent in string.gmatch(optionOf(blob, 'flow'), ',%l(%d+):([^,]+)') do
-    append(open, decoded(parent) .. '\t' .. number, id)
-  end
-  if job.open then
-    state = 'waiting-for-children'
-    append(open, id, job.open)
-    append(later, string.format('%.0f', math.max(due, now) + parked), entry)
-  elseif due > now then
-    append(later, string.format('%.0f', due), entry)
-    isEarlier = isEarlier or due < earliest
-  elseif job.front then
-    if job.group then enterGroups({ entry }, true) else redis.call('LPUSH', waiting, id) end
-    wakeWorker(wake)
-  else
-    append(ready, entry)
-  end
-  tell('added', id, nameOf(blob), state)
-end
+local list = {}
 for _, flow in ipairs(flows) do
-  local taken
-  for _, job in ipairs(flow) do
-    if job.ifNew and (added[job.id] or redis.call('HEXISTS', jobs, job.id) == 1) then taken = taken or job.id end
-  end
+  local taken = takenOf(jobs, flow, added)
   answers = answers .. '\n' .. flow[1].id .. '\t' .. (taken and 'ready\t' .. taken or 'added')
-  for _, job in ipairs(taken and {} or flow) do store(job) end
+  for _, job in ipairs(taken and {} or flow) do
+    added[job.id] = true
+    list[#list + 1] = job
+  end
 end
-inBatches(fields, function(...) redis.call('HSET', jobs, ...) end)
-inBatches(open, function(...) redis.call('HSET', families, ...) end)
-inBatches(later, function(...) redis.call('ZADD', delayed, ...) end)
-if #ready > 0 then
-  makeReady(waiting, prioritised, enterGroups(ready, false), false)
-  wakeWorker(wake)
-end
+storeJobs(jobs, waiting, prioritised, delayed, wake, families, groups, list, now)
 turnGroups(wake)
-if isEarlier then wakeTimers(wake) end
 redis.call('SET', answered, sequence .. answers, 'PX', 600000)
 closeGroups()
 recordEvents(events)

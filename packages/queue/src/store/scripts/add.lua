@@ -233,12 +233,13 @@ local function claim(word, id, blob, due)
     takeKey(key, id, till, '')
     return 'added', id
   end
-  local isSearched = held.id and (word.replace or word.answer == '')
-  local state = isSearched and stateOf(held.id) or held.id and 'held' or 'ended'
+  local state, dueAt = held.id and 'held' or 'ended', nil
+  if held.id and (word.replace or word.answer == '') then state, dueAt = stateOf(held.id) end
   if word.extend then takeKey(key, held.last, till, held.before) end
   if word.replace and held.id then
     local former = redis.call('HGET', jobs, held.id)
-    if state == 'ready' or state == 'delayed' then
+    -- A job that waits for its children has begun.
+    if state == 'ready' or state == 'delayed' and (dueAt or 0) < parked then
       replace(held, former, blob, due)
       return state, held.id, 'replaced'
     end

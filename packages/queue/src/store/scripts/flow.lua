@@ -4,7 +4,7 @@
 -- each child that id, a tab and the child's number, with the child's id, behind which a tab, its name, a tab and its outcome follow once it
 -- has ended.
 --
--- Needs parked, optionOf, parseRecord, nameOf, decoded, clock, heldBack, letGo, inBatches, makeDead, tell
+-- Needs parked, optionOf, parseRecord, nameOf, decoded, clock, heldBack, letGo, releaseSuccessor, inBatches, makeDead, tell
 -- Defines settled, disband, settle, closeFamilies
 
 -- What this call has ended: ids; entries that leave `delayed`; fields that leave `families`. Removals come last.
@@ -51,6 +51,7 @@ local function settle(jobs, delayed, wake, failures, dead, meta, families, id, o
           redis.call('HSET', failures, parent, '0\t0\t' .. error)
           makeDead(jobs, failures, dead, meta, parent, clock())
           tell('failed', parent, 'dead', '', '0\t0\t')
+          releaseSuccessor(jobs, delayed, wake, parent)
           settled[parent] = true
           table.insert(parting, entry)
           table.insert(list, { parent, 'dead\n0\t0\t' .. error, cause ~= '' and cause or error })

@@ -12,6 +12,7 @@ import eventsSource from "./events.lua";
 import flowSource from "./flow.lua";
 import handBackSource from "./handBack.lua";
 import heartbeatSource from "./heartbeat.lua";
+import { lines, lostOf, type LostLeases } from "./lost.js";
 import namesSource from "./names.lua";
 import noGroupsSource from "./noGroups.lua";
 import openSource from "./open.lua";
@@ -31,35 +32,10 @@ export const layout = 1;
 
 export type { AddReply } from "./added.js";
 
-/** The maximum number of jobs that one call of `step` ends. */
+/** The maximum number of jobs in one call of `step`. */
 export const maxEnded = 500;
 /** The maximum number of outcomes that one call requests. */
 export const maxWanted = 100;
-
-const lines = (text: unknown): string[] => {
-  const all = String(text);
-  return all === "" ? [] : all.split("\n");
-};
-
-const cancelledMark = "\tcancelled";
-
-/** Members of `leases` that their worker no longer has. */
-interface LostLeases {
-  readonly lost: readonly string[];
-  /** The members whose jobs were cancelled. */
-  readonly cancelled: readonly string[];
-}
-
-const nothingLost: LostLeases = { lost: [], cancelled: [] };
-
-const lostOf = (text: unknown): LostLeases => {
-  const all = lines(text);
-  if (all.length === 0) return nothingLost;
-  const cancelled = all
-    .filter((line) => line.endsWith(cancelledMark))
-    .map((line) => line.slice(0, -cancelledMark.length));
-  return { lost: all.map((line) => line.split("\t", 1)[0] ?? ""), cancelled };
-};
 
 /** Rejects data of a newer layout. Replies with the server's time in epoch ms. */
 export const open = defineScript({
