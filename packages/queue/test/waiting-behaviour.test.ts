@@ -274,7 +274,9 @@ inModes({ single: user.login }, (mode, login) => {
       const id = await queue.add("top", undefined, { expiresMs: 600_000 });
       await eventually(async () => expect(await fixture.counts()).toMatchObject({ delayed: 2, leases: 0 }));
       await fixture.age(id);
-      const { jobs } = fixture.keysOf();
+      const { jobs, failures } = fixture.keysOf();
+      // A job without a record counts as never taken.
+      expect(await fixture.db.hget(failures, id)).toBe("0\t0\t");
       // All of its time is over, from whichever instant it counts.
       await fixture.db.hset(jobs, id, (await fixture.db.hget(jobs, id))!.replace(/ e\d+/, " e1"));
       await promoteJob(manager(), address, "child");
@@ -285,15 +287,24 @@ inModes({ single: user.login }, (mode, login) => {
     it("frees its place under limits of the queue and of its name", async () => {
       const queue = make();
       await setLimits(manager(), address, { concurrency: 1, names: { top: { concurrency: 1 } } });
-      const { namesOf } = working(
+      const { named, leases } = fixture.keysOf();
+      const { namesOf, worker } = working(
         queue,
         ends(() => [job("child")], 3),
         { concurrency: 5 },
       );
+      const counts: Promise<unknown>[] = [];
+      worker.on("snoozed", () => counts.push(fixture.db.multi().zcard(named).zcard(leases).exec()));
       await queue.addAll([{ name: "top" }, { name: "top", priority: 5 }]);
       await isEmpty();
       expect(namesOf().filter((one) => one === "child")).toHaveLength(6);
-      expect(await fixture.db.zcard(fixture.keysOf().named)).toBe(0);
+      const found = (await Promise.all(counts)) as (readonly [
+        readonly [unknown, number],
+        readonly [unknown, number],
+      ])[];
+      expect(found.filter(([[, ofNames], [, active]]) => ofNames > active)).toEqual([]);
+      expect(found).toHaveLength(6);
+      expect(await fixture.db.zcard(named)).toBe(0);
     });
 
     it("is recorded before its worker closes", async () => {
