@@ -553,8 +553,9 @@ describe("An order", () => {
     const [id = ""] = new Set(placed.map((order) => order.id));
     expect(placed.map((order) => order.id)).toEqual([id, id, id, id]);
     expect(placed.filter(({ isNew }) => isNew)).toHaveLength(1);
-    expect(await fixture.redis.llen("kit:queue:{orders}:waiting")).toBe(3);
-    expect(await fixture.redis.zcard("kit:queue:{orders}:delayed")).toBe(1);
+    // The payment and the stock; the other three wait for children, and the review for its day.
+    expect(await fixture.redis.llen("kit:queue:{orders}:waiting")).toBe(2);
+    expect(await fixture.redis.zcard("kit:queue:{orders}:delayed")).toBe(4);
     expect((await chat.inspect(`order:${id}`)).messages).toBe(1);
     expect(await counted()).toBe(1);
     await close();

@@ -9,7 +9,7 @@ import { startOfStep } from "../../pages/tour.js";
 import { screens } from "../../pages/screens.js";
 import { rememberStep, type Routes, tourCookie } from "../web.js";
 
-const packages = "autocomplete chat core geoip lock logship queue semaphore stats testing".split(" ");
+const packages = "autocomplete board chat core geoip limiter lock logship queue semaphore stats testing".split(" ");
 
 export const aboutRoutes: Routes = (app: Hono, web): void => {
   const { shop } = web;
