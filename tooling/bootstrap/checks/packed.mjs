@@ -12,7 +12,7 @@ const more = {
   "@kit/cli": ["dist/LICENSE-hono-node-server"],
   "@kit/core": [...part("kernel"), "dist/LICENSE-uuid.md"],
   // Loaded on use: by workers, a heartbeat thread, groups, dead letters and reports.
-  "@kit/queue": ["presence", "thread", "store/grouped", "dead", "waits"].flatMap(part),
+  "@kit/queue": ["presence", "thread", "store/grouped", "dead", "below", "waits"].flatMap(part),
 };
 
 /** The version of a package that has never been published. It has no changelog. */

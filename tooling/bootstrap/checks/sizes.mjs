@@ -40,7 +40,7 @@ const exceptionsKiB = {
   // thread can connect as the client does, which then renews leases; says whether the same add would add a second job;
   // takes as many bytes as its connection carries; hands jobs back when none may begin; charges no crash for an outage; has a handler for any
   // name, and heartbeats that show their worker; settles the parents of a job in the step that ends it.
-  "@kit/queue": 36.5,
+  "@kit/queue": 36.75,
   // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses; computes runs
   // at the changes of summer time; finds what BullMQ 5 wrote only into the next job of a job scheduler, and moves the two together.
   "@kit/queue/adopt": 31.5,
@@ -51,7 +51,7 @@ const exceptionsKiB = {
   "@kit/queue/descriptor": 42.5,
   // Reads, changes, repairs, limits, cleans and purges queues, and reads who runs their jobs; lets jobs leave and join their groups,
   // and lists, limits, pauses and cancels groups; metrics read both.
-  "@kit/queue/manage": 24.75,
+  "@kit/queue/manage": 25,
   "@kit/queue/metrics": 23,
   // Opens its queue as a queue does, and carries what that needs.
   "@kit/queue/schedules": 25.25,

@@ -10,7 +10,7 @@ import { park, type ParkReply } from "./scripts/index.js";
 /** Made ids are unique, whatever the queue. */
 const ids = new IdSource();
 
-/** Adds children to a running job, which then waits. Repeats the call until its outcome is known. `span`: that of the handler. */
+/** Adds children to a running job, which then waits. Repeats the call until its outcome is known. `span`: the trace of the handler. */
 export const parkJob = async (
   job: TakenJob,
   children: readonly unknown[],
