@@ -278,7 +278,7 @@ describe("the program", () => {
       expect(await kit(["help", ...topic])).toEqual({
         code: 64,
         stdout: "",
-        stderr: `kit: No help for "${topic.join(" ")}". Commands: doctor, inspect, list, help, lock. Checks: ${ids}\n`,
+        stderr: `kit: No help for "${topic.join(" ")}". Commands: doctor, inspect, list, board, mcp, help, lock. Checks: ${ids}\n`,
       });
   });
 

@@ -17,9 +17,10 @@ async function startHost(manners: "polite" | "unresponsive" | "forking") {
     stdio: ["ignore", "pipe", "inherit"],
   });
   onTestFinished(() => void host.kill("SIGKILL"));
-  const ended = once(host, "close").then(([code]) => code as number | null);
   const lines: string[] = [];
-  createInterface({ input: host.stdout }).on("line", (line) => lines.push(line));
+  const read = createInterface({ input: host.stdout }).on("line", (line) => lines.push(line));
+  // Its last lines may be read after its end.
+  const ended = Promise.all([once(host, "close"), once(read, "close")]).then(([[code]]) => code as number | null);
   await expect.poll(() => lines[0] ?? "", { timeout: 20_000 }).toMatch(/^up \d+ \d+$/);
   const pids = (lines.shift() ?? "").split(" ").slice(1).map(Number);
   return { host, ended, pids, lines };
