@@ -97,9 +97,10 @@ if (settings.client === "node-redis") {
 const watch = ({ name, grantOf, tokenOf = ({ token }) => token }, lease) => {
   const token = tokenOf(lease);
   const facts = { name, ...grantOf(lease), grantedAt: clock() };
+  const leaseEnd = follow(token, () => look());
   /** The confirmed end. An earlier one belongs to an earlier grant of the same token, which came too late to be used. */
   const confirmedEnd = () => {
-    const endsAt = leaseEnds.get(token);
+    const endsAt = leaseEnd();
     return endsAt > facts.grantedAt ? endsAt : undefined;
   };
   let isOver = false;
@@ -125,7 +126,6 @@ const watch = ({ name, grantOf, tokenOf = ({ token }) => token }, lease) => {
     facts.reason = lease.signal.reason?.reason ?? "untyped";
   };
   lease.signal.addEventListener("abort", aborted, { once: true });
-  follow(token, look);
   look();
   return () => {
     isOver = true;
