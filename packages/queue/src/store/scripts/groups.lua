@@ -7,23 +7,38 @@
 --
 -- A script that moves a job to, from or within these keys meets its group. `turnGroups` then decides anew whether that group may begin.
 --
--- Needs groupOf, entryOf, placedAs, placedEntry, inBatches, wakeWorker, wakeTimers
--- Defines seats, inTurn, joinGroups, meetGroup, haltGroup, vacate, enterGroups, settlePlace, tendGroups, withGroups, groupShare, beginGroups, turnGroups, closeGroups
+-- Needs idOf, groupOf, entryOf, placedAs, placedEntry, inBatches, wakeWorker, wakeTimers
+-- Defines seats, inTurn, joinGroups, expectGroups, meetGroup, haltGroup, vacate, enterGroups, settlePlace, tendGroups, withGroups, groupShare, beginGroups, turnGroups, closeGroups
 
 local away = 4000000000000000
 -- Of this call: the keys; the groups that it met; places that jobs got; what leaves each key at its end: places, members of `grouped`, groups.
-local seats = { met = {}, got = {}, lost = {}, gone = {}, idle = {} }
+local seats = { met = {}, got = {}, lost = {}, gone = {}, idle = {}, stored = {} }
 -- The jobs that may begin, in the order of their turns; and for the entry of each `true`.
 local inTurn = {}
 
 -- Called before the first write: it fails if one of these keys has another type.
 local function joinGroups(_, grouped, turns, held, groups)
   seats.grouped, seats.turns, seats.held, seats.groups = grouped, turns, held, groups
-  for _, key in ipairs({ grouped, turns, held }) do redis.call('ZCARD', key) end
+  for _, key in ipairs({ grouped, turns }) do redis.call('ZCARD', key) end
+  seats.heldCount = redis.call('ZCARD', held)
   seats.hasOwn = redis.call('HLEN', groups) > 1
 end
 
--- A group and its state, with what this call has changed.
+-- Reads at once what each of these groups would read when it is met: their scores in `turns`, if these are not at hand, and the places of all
+-- jobs unless there are many more of them.
+local function expectGroups(names, scores)
+  if #names == 0 then return end
+  scores = scores or redis.call('ZMSCORE', seats.turns, unpack(names))
+  for i, name in ipairs(names) do seats.stored[name] = scores[i] end
+  if seats.places or seats.heldCount > 8 * #names then return end
+  seats.places, seats.active = {}, {}
+  for _, place in ipairs(redis.call('ZRANGE', seats.held, 0, -1)) do
+    local group = string.match(place, '^%S*')
+    seats.places[place], seats.active[group] = true, (seats.active[group] or 0) + 1
+  end
+end
+
+-- A group and its state, with what this call has changed. Of a group whose jobs run one at a time at most two are counted that wait.
 local function meetGroup(group)
   if not seats.virtual then
     -- The first turn. If no group may begin, about that of the last job that began.
@@ -36,24 +51,36 @@ local function meetGroup(group)
     seats.virtual = math.max(0, math.min(away - 1, first))
     local time = redis.call('TIME')
     seats.now = time[1] * 1000 + math.floor(time[2] / 1000)
-    seats.all = redis.call('HGET', seats.groups, '') or ''
+    local all = redis.call('HGET', seats.groups, '') or ''
+    seats.most = tonumber(string.match(all, '^[1-9]%d*') or 1)
+    -- The time between two jobs of a group.
+    local count, perMs = string.match(all, ' ([1-9]%d*) (%d+)$')
+    seats.every = count and math.ceil(perMs / count)
   end
   if seats.met[group] then return seats.met[group] end
-  local own = seats.hasOwn and redis.call('HGET', seats.groups, group) or ''
-  local most, weight, pausedAt = string.match(own, '^(%d+) (%d+) (%d+)$')
-  if (most or '0') == '0' then most = string.match(seats.all, '^[1-9]%d*') or 1 end
-  -- The time between two jobs of a group.
-  local count, perMs = string.match(seats.all, ' ([1-9]%d*) (%d+)$')
-  seats.every = count and math.ceil(perMs / count)
+  local most, step = seats.most, 10000
+  local own = seats.hasOwn and redis.call('HGET', seats.groups, group)
+  if own then
+    local ownMost, weight, pausedAt = string.match(own, '^(%d+) (%d+) (%d+)$')
+    if (ownMost or '0') ~= '0' then most = tonumber(ownMost) end
+    if (pausedAt or '0') ~= '0' then most = 0 end
+    step = math.max(1, math.floor(10000 / math.max(1, tonumber(weight or 1))))
+  end
   local from, to = '[' .. group .. ' ', '(' .. group .. '!'
-  local stored = tonumber(redis.call('ZSCORE', seats.turns, group) or nil)
+  local stored = seats.stored[group]
+  if stored == nil then stored = redis.call('ZSCORE', seats.turns, group) end
+  stored = tonumber(stored or nil)
+  local first = most <= 1 and redis.call('ZRANGE', seats.grouped, from, to, 'BYLEX', 'LIMIT', 0, 2)
   seats.met[group] = {
+    name = group,
     from = from,
     to = to,
-    most = (pausedAt or '0') == '0' and tonumber(most) or 0,
-    step = math.max(1, math.floor(10000 / math.max(1, tonumber(weight or 1)))),
-    waiting = redis.call('ZLEXCOUNT', seats.grouped, from, to),
-    active = redis.call('ZLEXCOUNT', seats.held, from, to),
+    most = most,
+    step = step,
+    waiting = first and #first or redis.call('ZLEXCOUNT', seats.grouped, from, to),
+    first = first and first[1],
+    isCapped = first and first[2],
+    active = seats.active and (seats.active[group] or 0) or redis.call('ZLEXCOUNT', seats.held, from, to),
     stored = stored,
     turn = stored and stored >= 0 and stored < 2 * away and stored % away or nil,
     opensAt = stored and stored >= 2 * away and stored - 2 * away or 0,
@@ -76,11 +103,15 @@ local function turnOf(facts)
   return math.min(away - 1, facts.turn and math.max(facts.turn, seats.virtual) or seats.virtual + facts.step)
 end
 
--- Frees the place of a job in its group. Returns whether it had one.
-local function vacate(entry)
-  local group, id = groupOf(entry)
+-- Frees the place of a job in its group, which is read from the entry if it is not at hand. Returns whether it had one.
+local function vacate(entry, group, id)
+  if not group then group, id = groupOf(entry) end
   local place = group and group .. ' ' .. id
-  if not place or seats.lost[place] or not (seats.got[place] or redis.call('ZSCORE', seats.held, place)) then return false end
+  if not place or seats.lost[place] then return false end
+  if not seats.got[place] then
+    local isHeld = seats.places and seats.places[place] or not seats.places and redis.call('ZSCORE', seats.held, place)
+    if not isHeld then return false end
+  end
   local facts = meetGroup(group)
   facts.active = facts.active - 1
   seats.got[place], seats.lost[place] = nil, true
@@ -99,11 +130,11 @@ local function enterGroups(entries, atFront)
     if group then
       local facts = meetGroup(group)
       local isFront = facts.active > 0 and vacate(entry) or atFront
-      local low, high = placedAs(group, entry, 0), placedAs(group, entry, 9000000000000000)
-      local edge = (isFront and '<' or '>') .. string.match(low, '^%S+ %d%d%d%d%d%d%d')
+      local edge = (isFront and '<' or '>') .. group .. string.match(entry, '^!%-?%d+@')
       local number = edges[edge]
       if not number then
         local found
+        local low, high = placedAs(group, entry, 0), placedAs(group, entry, 9000000000000000)
         -- Also those that leave are stored until the end.
         if facts.waiting + #seats.gone > 0 then
           if isFront then found = redis.call('ZRANGE', seats.grouped, '[' .. low, '[' .. high, 'BYLEX', 'LIMIT', 0, 1)[1]
@@ -155,28 +186,45 @@ end
 
 -- The jobs that may begin next, up to `count`, in the order of their groups' turns.
 local function nextInTurn(count)
-  local line, chosen = {}, {}
-  local far = string.format('(%.0f', away)
-  for _, group in ipairs(redis.call('ZRANGEBYSCORE', seats.turns, '-inf', far, 'LIMIT', 0, count)) do meetGroup(group) end
+  local line, turns, byTurn, chosen = {}, {}, {}, {}
+  local names, scores = {}, {}
+  local found = redis.call('ZRANGEBYSCORE', seats.turns, '-inf', string.format('(%.0f', away), 'WITHSCORES', 'LIMIT', 0, count)
+  for i = 1, #found, 2 do
+    names[#names + 1], scores[#scores + 1] = found[i], found[i + 1]
+  end
+  expectGroups(names, scores)
+  for _, group in ipairs(names) do meetGroup(group) end
+  -- Groups with the same turn go by name. Sorting numbers and names takes less than sorting by a function.
   for group, facts in pairs(seats.met) do
     if mayBegin(facts) then
       facts.turn = turnOf(facts)
-      line[#line + 1] = { group = group, facts = facts, turn = facts.turn, taken = 0 }
+      if not byTurn[facts.turn] then
+        turns[#turns + 1], byTurn[facts.turn] = facts.turn, {}
+      end
+      table.insert(byTurn[facts.turn], group)
     end
   end
-  local function isBefore(one, other)
-    return one.turn < other.turn or one.turn == other.turn and one.group < other.group
+  table.sort(turns)
+  for _, turn in ipairs(turns) do
+    table.sort(byTurn[turn])
+    for _, group in ipairs(byTurn[turn]) do line[#line + 1] = { facts = seats.met[group], turn = turn, taken = 0 } end
   end
-  table.sort(line, isBefore)
-  while #chosen < count and line[1] do
-    local one = table.remove(line, 1)
+  local function isBefore(one, other)
+    return one.turn < other.turn or one.turn == other.turn and one.facts.name < other.facts.name
+  end
+  local at = 1
+  while #chosen < count and line[at] do
+    local one = line[at]
+    at = at + 1
     local facts = one.facts
-    local member = redis.call('ZRANGE', seats.grouped, facts.from, facts.to, 'BYLEX', 'LIMIT', one.taken, 1)[1]
+    -- The first that was read may have another before it by now.
+    local member = one.taken == 0 and not facts.hasEntered and facts.first
+      or redis.call('ZRANGE', seats.grouped, facts.from, facts.to, 'BYLEX', 'LIMIT', one.taken, 1)[1]
     if member then
       chosen[#chosen + 1] = { facts = facts, turn = one.turn, member = member, entry = placedEntry(member) }
       one.taken, one.turn = one.taken + 1, one.turn + facts.step
       if not seats.every and one.taken < facts.waiting and facts.active + one.taken < facts.most then
-        local i = 1
+        local i = at
         while line[i] and isBefore(line[i], one) do i = i + 1 end
         table.insert(line, i, one)
       end
@@ -208,7 +256,8 @@ end
 local function beginGroups(count)
   for i = 1, count do
     local one = inTurn[i]
-    local facts, place = one.facts, table.concat({ groupOf(one.entry) }, ' ')
+    local facts = one.facts
+    local place = facts.name .. ' ' .. idOf(one.entry)
     facts.waiting, facts.active, facts.turn = facts.waiting - 1, facts.active + 1, one.turn + facts.step
     seats.virtual = math.max(seats.virtual, one.turn)
     seats.gone[#seats.gone + 1] = one.member

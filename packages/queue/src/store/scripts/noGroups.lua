@@ -1,7 +1,7 @@
 -- noGroups.lua - stands for `groups.lua` in scripts of queues that never had a job of a group.
 -- These are shorter and faster. From the first such job on, `groups` exists: then they change nothing, and the caller runs the others.
 --
--- Defines inTurn, joinGroups, haltGroup, vacate, enterGroups, settlePlace, tendGroups, withGroups, groupShare, beginGroups, turnGroups, closeGroups
+-- Defines inTurn, joinGroups, expectGroups, haltGroup, vacate, enterGroups, settlePlace, tendGroups, withGroups, groupShare, beginGroups, turnGroups, closeGroups
 
 local inTurn = {}
 
@@ -23,5 +23,5 @@ local function groupShare()
 end
 
 local function nothing() end
-local haltGroup, vacate, settlePlace, tendGroups = nothing, nothing, nothing, nothing
+local expectGroups, haltGroup, vacate, settlePlace, tendGroups = nothing, nothing, nothing, nothing, nothing
 local beginGroups, turnGroups, closeGroups = nothing, nothing, nothing

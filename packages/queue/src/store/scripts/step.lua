@@ -165,10 +165,8 @@ local function usualStep()
   end
   local leaves = isWoken and readyCount > #ids
   if leaves then failOnOtherType(wake) end
-  if #members > 0 then
-    failOnOtherType(jobs)
-    if takes then failOnOtherType(taken) end
-  end
+  -- Jobs that are taken were read from it. `SET` with `GET` refuses another type of `taken` itself, before anything has changed.
+  if #members > 0 and #ids == 0 then failOnOtherType(jobs) end
 
   if takes then
     allowWrites(leases)
@@ -264,7 +262,17 @@ for member in string.gmatch(done, '[^\n]+') do
   if looks or #others > 0 or isLimited then isEnding[member] = true end
 end
 if string.find(done, '@', 1, true) then
-  for _, member in ipairs(leasedOf(leases, members)) do vacate(leasedEntry(member)) end
+  local entries, names, ids = {}, {}, {}
+  for _, member in ipairs(leasedOf(leases, members)) do
+    local entry = leasedEntry(member)
+    local group, id = groupOf(entry)
+    if group then
+      local n = #names + 1
+      entries[n], names[n], ids[n] = entry, group, id
+    end
+  end
+  expectGroups(names)
+  for i, entry in ipairs(entries) do vacate(entry, names[i], ids[i]) end
 end
 
 -- Stores an outcome for its caller. The ids are published together at the end.

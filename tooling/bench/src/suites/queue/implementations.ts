@@ -22,6 +22,8 @@ export interface QueueSetup {
   readonly strict?: boolean;
   readonly ack?: "batched" | "each";
   readonly cancelBy?: "push";
+  /** Jobs take turns in so many groups. @default no job has a group */
+  readonly groups?: number;
   /** @default 20,000 */
   readonly deadlineMs?: number;
   /** Whether ended jobs are kept. */
@@ -80,7 +82,11 @@ const kit: Definition = {
     deadlineMs === 2_000
       ? "defaults"
       : "defaults but deadlineMs: 20000; where a case says strict or ack each: strict: true, ack: each",
-  open: async (url, { keepsHistory = false, reportsProgress = false, deadlineMs = 20_000, ...setup }, connect) => {
+  open: async (
+    url,
+    { keepsHistory = false, reportsProgress = false, deadlineMs = 20_000, groups, ...setup },
+    connect,
+  ) => {
     // An older build, with which this one is compared, may lack these entries.
     const history = keepsHistory ? (await import("@kit/queue/history")).keepHistory() : undefined;
     const { reportProgress } = reportsProgress ? await import("@kit/queue/progress") : {};
@@ -94,12 +100,13 @@ const kit: Definition = {
       ...(history && { history }),
     });
     const address = { queue: name };
+    const optionsOf = ({ n }: Data) => (groups === undefined ? {} : { group: `g${String(n % groups)}` });
     // Names that are made while it runs have no type.
     const anyQueue = queue as unknown as Queue;
     let full: readonly string[] = [];
     return {
-      add: (data) => queue.add("job", data),
-      addMany: (all) => queue.addAll(all.map((data) => ({ name: "job", data }))),
+      add: (data) => queue.add("job", data, optionsOf(data)),
+      addMany: (all) => queue.addAll(all.map((data) => ({ name: "job", data, ...optionsOf(data) }))),
       addDelayed: (data, delayMs) => queue.add("job", data, { delayMs }),
       addRanked: (all, priorityOf) =>
         Promise.all(all.map((data) => queue.add("job", data, { priority: priorityOf(data) }))),
