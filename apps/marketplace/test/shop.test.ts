@@ -5,13 +5,14 @@ import { connect } from "@kit/core";
 import { eventually } from "@kit/testing";
 import { createLock } from "@kit/lock";
 import { createReadWriteLock } from "@kit/lock/read-write";
+import { listJobs } from "@kit/queue/manage";
 import { describe, expect, inject, it } from "vitest";
 import { ask, field } from "../src/common/http-client.js";
 import { priceListLock } from "../src/common/keys.js";
 import { Market } from "../src/market/market.js";
 import { orderFlow, orderId, type Step, support } from "../src/orders/orders.js";
 import { screens } from "../src/pages/screens.js";
-import { orderChat, sessionsPerPersona, shopChat } from "../src/common/tools.js";
+import { orderChat, queueName, sessionsPerPersona, shopChat } from "../src/common/tools.js";
 import { useSharedShop, Visitor } from "./shop.js";
 
 const json = "application/json";
@@ -186,6 +187,14 @@ describe("An offer", () => {
     // Looked at again, it is the seller's to decide.
     expect(await accept(await acceptForm(seller, item.id, "u126"))).toBe(200);
     expect(await shop.redis.sismember(keys.inventory("u126"), item.id)).toBe(1);
+  });
+
+  it("waits in the group of its seller", async () => {
+    const { item, pence, pounds, post } = await offer("u125", 0.5);
+    expect(await post(pounds)).toBe(200);
+    const page = { state: "delayed", name: "offer", group: item.seller } as const;
+    const { jobs } = await listJobs(shop.redis, { queue: queueName }, page);
+    expect(jobs.map(({ id }) => id)).toContain(`offer-${item.id}-${item.revision}-${String(pence)}-u125`);
   });
 
   it("is not made for an item that has changed since its page was made", async () => {

@@ -176,11 +176,11 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
           sendStatus();
         }
       },
-      offer: async ({ data: { item, buyer } }) => {
+      offer: async ({ data: { item, buyer }, group }) => {
         await flags.ready();
         const outcome = flags.isOn("maintenance") ? { kind: "busy" as const } : await offers.consider(item, buyer);
         // The shop is closed, or the item is busy. A new job tries again, since this may outlast the attempts of one.
-        if (outcome?.kind === "busy") await queue.add("offer", { item, buyer }, { delayMs: laterMs });
+        if (outcome?.kind === "busy") await queue.add("offer", { item, buyer }, { group, delayMs: laterMs });
       },
       print: ({ data: { sheet }, signal }) => ask("/print", sheet, signal),
     },

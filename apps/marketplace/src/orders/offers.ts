@@ -54,7 +54,7 @@ export class Offers {
 
   /**
    * Makes an offer, or replaces the buyer's earlier one. A chat message notifies the seller. A delayed job calls
-   * {@link consider}.
+   * {@link consider}. A seller considers one offer at a time, so a slow one delays no other.
    */
   async make(item: Listed, buyer: string, price: number): Promise<void> {
     const { redis, keys, chat, queue } = this.#deps;
@@ -65,7 +65,8 @@ export class Offers {
       body: `I offer ${money(price)} for ${item.title}.`,
       clientId: id,
     });
-    await queue.add("offer", { item: item.id, buyer }, { id: `${id}-${buyer}`, delayMs: thinkingMs });
+    const group = item.listing.seller;
+    await queue.add("offer", { item: item.id, buyer }, { id: `${id}-${buyer}`, group, delayMs: thinkingMs });
   }
 
   /** Decides on an offer for a seller that a program plays; null unless it tried to accept. */
