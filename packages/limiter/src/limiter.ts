@@ -28,7 +28,7 @@ import {
 } from "./options.js";
 import { Outage } from "./outage.js";
 import { Refusals } from "./refusals.js";
-import type { Place, Row } from "./scripts/index.js";
+import type { Row } from "./scripts/index.js";
 
 const oneToken = defaultsOf(consumeRules);
 const noOptions: ConsumeOptions = {};
@@ -284,7 +284,7 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
 
   #take(rate: string, op: Call["op"], amount: number, waitMs = 0): Promise<Row> {
     this.#used(this.#keys.all);
-    return this.#commands.take({ rate, op, amount: String(amount), waitMs: String(waitMs) });
+    return this.#commands.take({ rate, op, amount, waitMs });
   }
 
   async #change(operation: string, key: string, op: Call["op"], amount: number): Promise<Decision> {
@@ -340,10 +340,10 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
 
   /** Releases the place of a wait, if the server reserves one. */
   #release(rate: string, asking: Promise<Row | undefined>): void {
-    const undo = async (place: Place | undefined): Promise<unknown> =>
-      place && (await this.#commands.undo(rate, place).finally(() => this.#refusals.forget(rate)));
+    const undo = async ({ states }: Row): Promise<unknown> =>
+      states.length > 0 && (await this.#commands.undo(rate, states).finally(() => this.#refusals.forget(rate)));
     // The caller receives an error of the wait. A place that is not released expires by itself.
-    void this.#life.track(asking.then((row) => undo(row?.place)).catch(() => undefined));
+    void this.#life.track(asking.then((row) => row && undo(row)).catch(() => undefined));
   }
 }
 

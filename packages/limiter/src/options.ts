@@ -67,7 +67,8 @@ export interface LimitTerms {
   readonly list: readonly LimitTerm[];
 }
 
-interface LimitTerm {
+/** One limit, with its defaults. */
+export interface LimitTerm {
   readonly name: string;
   readonly kind: string;
   readonly count: number;
