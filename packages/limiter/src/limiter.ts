@@ -7,8 +7,8 @@ import {
   type MetricSample,
   type MetricSource,
   ObjectLife,
+  pause,
   resolve,
-  settled,
   TypedEmitter,
   watchEviction,
 } from "@kit/core/toolkit";
@@ -23,8 +23,11 @@ import {
   limiterRules,
   type LimiterSettings,
   type Limits,
+  longestMs,
+  most,
   type WaitOptions,
   waitRules,
+  yearMs,
 } from "./options.js";
 import { Outage } from "./outage.js";
 import { Refusals } from "./refusals.js";
@@ -32,8 +35,6 @@ import type { Row } from "./scripts/index.js";
 
 const oneToken = defaultsOf(consumeRules);
 const noOptions: ConsumeOptions = {};
-const mostTokens = 1_000_000_000;
-const yearMs = 31_536_000_000;
 
 /** The answer to a call. All times count from the answer. */
 export interface Decision {
@@ -181,7 +182,8 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
         const { state, delayMs, limit } = row ?? this.#instead(rate, tokens, waitMs);
         this.#assertAnswered(state, tokens);
         if (state === "full") throw new LimiterTimeoutError(this.name, waitMs, delayMs, this.#limitName(limit));
-        if (delayMs > 0) await this.#sleep(delayMs, cancelled);
+        // The server's instant was at the latest when its reply arrived. One more millisecond, because timers can fire early.
+        if (delayMs > 0) await pause(Math.min(delayMs + 1, longestMs), cancelled);
       } catch (error) {
         if (cancelled.some((one) => one?.aborted)) this.#release(rate, asking);
         throw error;
@@ -201,7 +203,7 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
    * if (!passwordIsRight) await logins.penalize(address, 5);
    */
   async penalize(key: string, tokens = 1): Promise<Decision> {
-    return await this.#change("penalize", key, "p", integerOption("tokens", tokens, 1, mostTokens));
+    return await this.#change("penalize", key, "p", integerOption("tokens", tokens, 1, most));
   }
 
   /**
@@ -211,7 +213,7 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
    * @throws the errors of {@link penalize}.
    */
   async reward(key: string, tokens = 1): Promise<Decision> {
-    return await this.#change("reward", key, "r", integerOption("tokens", tokens, 1, mostTokens));
+    return await this.#change("reward", key, "r", integerOption("tokens", tokens, 1, most));
   }
 
   /**
@@ -324,18 +326,6 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
 
   #limitName(limit: number): string | null {
     return limit === -1 ? "block" : (this.#commands.limits.list[limit - 1]?.name ?? null);
-  }
-
-  /** The server's instant was at the latest when its reply arrived. One more millisecond, because timers can fire early. */
-  #sleep(ms: number, signal: readonly (AbortSignal | undefined)[]): Promise<void> {
-    return settled<void>(
-      { signal },
-      () => undefined,
-      ({ resolve }) => {
-        const timer = setTimeout(resolve, Math.min(ms + 1, 2_147_483_647));
-        return () => clearTimeout(timer);
-      },
-    );
   }
 
   /** Releases the place of a wait, if the server reserves one. */
