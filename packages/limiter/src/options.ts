@@ -52,7 +52,8 @@ export interface Limit {
 export type Limits = Readonly<Record<string, Limit>>;
 
 const algorithms = ["gcra", "sliding-window", "fixed-window"] as const;
-const limitRules = {
+/** The rules of one limit. */
+export const limitRules = {
   count: required(integer(1, most)),
   perMs: required(integer(1, yearMs)),
   burst: integer(1, most),

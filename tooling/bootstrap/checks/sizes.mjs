@@ -50,11 +50,11 @@ const exceptionsKiB = {
   // unknown, and which instant a list shows; cleans and purges queues; lists workers, and finds jobs that hang or have no
   // handler; lists groups, and finds those that are halted; sets limits, edits and reschedules jobs, and manages schedules, so that a
   // browser can do what a program can.
-  "@kit/queue/descriptor": 42.5,
+  "@kit/queue/descriptor": 43,
   // Reads, changes, repairs, limits, cleans and purges queues, and reads who runs their jobs; lets jobs leave and join their groups,
-  // and lists, limits, pauses and cancels groups; metrics read both.
-  "@kit/queue/manage": 25,
-  "@kit/queue/metrics": 23,
+  // and lists, limits, pauses and cancels groups, whose scores and places a call reads at once; metrics read both.
+  "@kit/queue/manage": 25.25,
+  "@kit/queue/metrics": 23.5,
   // Opens its queue as a queue does, and carries what that needs.
   "@kit/queue/schedules": 25.25,
   // Keeps the bounds of frequent messages in a full list; knows ids of letters and digits.

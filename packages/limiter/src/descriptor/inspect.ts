@@ -1,8 +1,8 @@
 import type { Connection } from "@kit/core";
-import { counted, type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
+import { counted, type Facts, type Inspector, secondsText, stored } from "@kit/core/toolkit";
 import { createLimiter, type Decision, type Limit, type Limits } from "../index.js";
 import { limiterKeys } from "../keys.js";
-import { limitsOf, termsOf } from "../options.js";
+import { limitRules, limitsOf, termsOf } from "../options.js";
 import { check } from "../scripts/index.js";
 
 /** A limiter, and one of its keys if that is given; what `kit inspect limiter NAME --json` prints. */
@@ -15,15 +15,22 @@ interface LimiterReport {
   readonly state?: Omit<Decision, "decidedBy"> | null;
 }
 
+/** @throws {KitError} `KIT_LAYOUT`: the limits that are stored in this key are none that kit writes. */
+const storedLimits = (key: string, text: string): Limits => {
+  const limits = limitsOf(termsOf(text));
+  for (const limit of Object.values(limits)) stored(key, limit, limitRules);
+  return limits;
+};
+
 /** The limits under which a key was used last, by number: its state has no names. `-` is a shared limit. */
-const limitsIn = (own: string, all: string): Limits => {
+const limitsIn = (key: string, own: string, all: string): Limits => {
   const [entries, shared] = [own, all].map((state) => state.split(" ").slice(3));
   const terms = (entries ?? []).map((entry, at) => {
     const isShared = entry === "-";
     const [kind, count, perMs, burst] = ((isShared ? shared?.[at] : entry) ?? "g,1,1,1").split(",");
     return [at + 1, kind, count, perMs, burst, isShared ? 1 : 0].join(",");
   });
-  return limitsOf(termsOf(terms.join(" ")));
+  return storedLimits(key, terms.join(" "));
 };
 
 const read = async (
@@ -35,13 +42,13 @@ const read = async (
   const { limits, all, rate } = limiterKeys(prefix, name);
   const own = key === undefined ? all : rate(key);
   // A key that is damaged, or of another type, is a typed error.
-  const { stored } = await check.run(redis, { limits, all, rate: own }, { settings: "1,g,1,1,1,0", tokens: 1 });
-  const report = { limiter: name, limits: stored === "" ? null : limitsOf(termsOf(stored)) };
+  const { stored: text } = await check.run(redis, { limits, all, rate: own }, { settings: "1,g,1,1,1,0", tokens: 1 });
+  const report = { limiter: name, limits: text === "" ? null : storedLimits(limits, text) };
   if (key === undefined) return report;
   const [state, allState] = await Promise.all([redis.call("GET", own), redis.call("GET", all)]);
   if (typeof state !== "string") return { ...report, key, state: null };
   const limiter = createLimiter(redis, name, {
-    limits: limitsIn(state, typeof allState === "string" ? allState : ""),
+    limits: limitsIn(own, state, typeof allState === "string" ? allState : ""),
     prefix,
   });
   try {

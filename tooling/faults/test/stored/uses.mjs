@@ -6,6 +6,7 @@ import { connect, KitError } from "@kit/core";
 import { createConfig } from "@kit/core/config";
 import { createGeoIp, importGeoIp, rollbackGeoIp } from "@kit/geoip";
 import { createLimiter } from "@kit/limiter";
+import { descriptor as limiterDescriptor } from "@kit/limiter/descriptor";
 import { createLock } from "@kit/lock";
 import { createLogJob, createReceiver, createShipper } from "@kit/logship";
 import { createQueue } from "@kit/queue";
@@ -32,6 +33,7 @@ const withAll = async (made, use) => {
   }
 };
 
+const [limiterInspector] = limiterDescriptor.inspectors;
 /** One of each algorithm. */
 const limiters = (use) => {
   const limits = { each: { count: 9, perMs: 60_000 }, all: { count: 90, perMs: 60_000, shared: true } };
@@ -101,6 +103,7 @@ const packages = {
             step(`${at} wait`, () => limiter.wait("ann", { waitMs: 50 })),
             step(`${at} penalize`, () => limiter.penalize("bob", 2)),
             step(`${at} reward`, () => limiter.reward("ann")),
+            step(`${at} look`, () => limiterInspector.look({ redis, prefix: "kit", text: () => "ann" }, limiter.name)),
             step(`${at} setLimits`, () => limiter.setLimits(limits)),
           ]);
       }),
