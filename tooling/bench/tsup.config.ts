@@ -1,15 +1,17 @@
 import { application, entriesOf } from "@tooling/build";
 
 /**
- * `main` is the program; `worker` is the process it forks per implementation, and `checkout` the hook that a worker may
- * register; both are found beside it. The suites and what their workers do are found by their folders, and share their
- * modules with both; a suite of an application shares them through `index`.
+ * `main` is the program; `worker` is the process it forks per implementation, `idle` the thread it starts per idle
+ * object, and `checkout` the hook that a worker may register; all are found beside it. The suites and what their workers
+ * do are found by their folders, and share their modules with both; a suite of an application shares them through
+ * `index`.
  */
 export default {
   ...application({
     index: "src/index.ts",
     main: "src/main.ts",
     worker: "src/worker.ts",
+    idle: "src/costs/idle.ts",
     checkout: "src/checkout.ts",
     ...entriesOf("src/suites", { suite: "index.ts", jobs: "jobs.ts" }),
   }),

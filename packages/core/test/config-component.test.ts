@@ -265,6 +265,16 @@ describe("component", () => {
         async () => ({ entry: { url: "redis://192.0.2.1:6379", secret: "WRONG" } }),
       ],
       [
+        "a secret for the servers that a Sentinel on this machine names, without TLS",
+        /without TLS/,
+        async () => ({ entry: { url: "redis+sentinel://127.0.0.1:1/main", secret: "WRONG" } }),
+      ],
+      [
+        "a secret for the nodes that a Cluster node on this machine names, without TLS",
+        /without TLS/,
+        async () => ({ entry: { url: "redis+cluster://127.0.0.1:1", secret: "WRONG" } }),
+      ],
+      [
         "a database that is not there",
         /no database 99/,
         async () => ({ entry: { url: `${addressOf(await start())}/99` } }),
@@ -472,6 +482,23 @@ describe("component", () => {
     const other = make({ secrets: (...given) => (asked.push(given), "right") });
     await other.ready({ waitMs: 20_000 });
     expect(asked).toEqual([["LOGS", { url: entry.url }]]);
+  });
+
+  it("gives an `open` of one's own no secret for a plain address either, unless that is allowed", async () => {
+    const opened: string[] = [];
+    const options: Partial<CustomComponentOptions<Link>> = {
+      secrets: () => "right",
+      open: async ({ url }, { secret }) => {
+        opened.push(await secret("LOGS"));
+        return { url, closed: "no" };
+      },
+    };
+    const { logs } = makeLinked(options);
+    await logs.config.set({ url: "redis://192.0.2.1:6379", secret: "LOGS" });
+    expect(await rejection(logs.ready())).toMatchObject({ message: expect.stringContaining("without TLS") as unknown });
+    expect(opened).toEqual([]);
+    await makeLinked({ ...options, allowPlaintextSecrets: true }).logs.ready({ waitMs: 20_000 });
+    expect(opened).toEqual(["right"]);
   });
 
   it("refuses options that are not what they should be", () => {

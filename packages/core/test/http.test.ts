@@ -136,6 +136,13 @@ describe("a client over HTTP", () => {
     expect((await rejection(read.run(client, { key: key() }, {}))).message.length).toBeLessThan(1_000);
   });
 
+  it("shows no character of an error that could rewrite a terminal, reorder a line or start a new one", async () => {
+    bridge.faults.push(status(400, { error: "ERR \u001b]0;owned\u0007 \u202edesrever\n[info] all is well\u009bé" }));
+    const error = await rejection(read.run(client, { key: key() }, {}));
+    expect(error.message).toMatch(/ failed: ERR ·\]0;owned· ·desrever·\[info\] all is well·é$/);
+    expect(inspect(error)).not.toMatch(/[^\P{C}\n]/u);
+  });
+
   it.each([
     ["cut before", cutBefore],
     ["cut after", cutAfter],

@@ -15,11 +15,14 @@ export interface Call {
   readonly rate: string;
   /** `c`: use tokens if they fit, `p`: use them in any case, `r`: return them, `b`: block the key, `x`: forget the key. */
   readonly op: "c" | "p" | "r" | "b" | "x";
-  readonly amount: string;
-  readonly waitMs: string;
+  readonly amount: number;
+  readonly waitMs: number;
   /** False: the call was rejected before it was sent. */
   isSent?: boolean;
 }
+
+/** Whether it is the call that a script assumes if it gets none. */
+const isPlain = ({ op, amount, waitMs }: Call): boolean => op === "c" && amount === 1 && waitMs === 0;
 
 /** The scripts of one limiter, on its client. Calls that are made while a command is under way share the next command. */
 export class LimiterCommands {
@@ -87,9 +90,9 @@ export class LimiterCommands {
   }
 
   /** Releases the place of a cancelled wait, unless another call came after it. */
-  undo(rate: string, place: scripts.Place): Promise<boolean> {
+  undo(rate: string, states: readonly string[]): Promise<boolean> {
     const { all } = this.#keys;
-    return scripts.undo.run(this.#context, { rate, all }, { ...place }, { deadlineMs: this.#deadlineMs });
+    return scripts.undo.run(this.#context, { rate, all }, { states }, { deadlineMs: this.#deadlineMs });
   }
 
   /** Stores limits, or removes them if `settings` is empty. A repeat that arrives late does not undo a later change. */
@@ -137,7 +140,12 @@ export class LimiterCommands {
   async #run(calls: readonly Call[], options: RunOptions): Promise<readonly scripts.Row[]> {
     const { limits, all } = this.#keys;
     const keys = { limits, all, rates: calls.map(({ rate }) => rate) };
-    return this.#heard(await scripts.take.run(this.#context, keys, { settings: this.#own.text, calls }, options));
+    const args = { settings: this.#own.text, calls: calls.every(isPlain) ? [] : calls };
+    const answer = await scripts.take.run(this.#context, keys, args, options);
+    if ("rows" in answer) return this.#heard(answer);
+    this.#limits = this.#own;
+    const limit = this.#own.list[0]!;
+    return answer.map((level, at) => scripts.rowOfLevel(level, limit, calls[at]!.amount));
   }
 
   #heard({ stored, rows }: scripts.Rows): readonly scripts.Row[] {

@@ -7,8 +7,8 @@ import {
   type MetricSample,
   type MetricSource,
   ObjectLife,
+  pause,
   resolve,
-  settled,
   TypedEmitter,
   watchEviction,
 } from "@kit/core/toolkit";
@@ -23,17 +23,18 @@ import {
   limiterRules,
   type LimiterSettings,
   type Limits,
+  longestMs,
+  most,
   type WaitOptions,
   waitRules,
+  yearMs,
 } from "./options.js";
 import { Outage } from "./outage.js";
 import { Refusals } from "./refusals.js";
-import type { Place, Row } from "./scripts/index.js";
+import type { Row } from "./scripts/index.js";
 
 const oneToken = defaultsOf(consumeRules);
 const noOptions: ConsumeOptions = {};
-const mostTokens = 1_000_000_000;
-const yearMs = 31_536_000_000;
 
 /** The answer to a call. All times count from the answer. */
 export interface Decision {
@@ -181,7 +182,8 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
         const { state, delayMs, limit } = row ?? this.#instead(rate, tokens, waitMs);
         this.#assertAnswered(state, tokens);
         if (state === "full") throw new LimiterTimeoutError(this.name, waitMs, delayMs, this.#limitName(limit));
-        if (delayMs > 0) await this.#sleep(delayMs, cancelled);
+        // The server's instant was at the latest when its reply arrived. One more millisecond, because timers can fire early.
+        if (delayMs > 0) await pause(Math.min(delayMs + 1, longestMs), cancelled);
       } catch (error) {
         if (cancelled.some((one) => one?.aborted)) this.#release(rate, asking);
         throw error;
@@ -201,7 +203,7 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
    * if (!passwordIsRight) await logins.penalize(address, 5);
    */
   async penalize(key: string, tokens = 1): Promise<Decision> {
-    return await this.#change("penalize", key, "p", integerOption("tokens", tokens, 1, mostTokens));
+    return await this.#change("penalize", key, "p", integerOption("tokens", tokens, 1, most));
   }
 
   /**
@@ -211,7 +213,7 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
    * @throws the errors of {@link penalize}.
    */
   async reward(key: string, tokens = 1): Promise<Decision> {
-    return await this.#change("reward", key, "r", integerOption("tokens", tokens, 1, mostTokens));
+    return await this.#change("reward", key, "r", integerOption("tokens", tokens, 1, most));
   }
 
   /**
@@ -284,7 +286,7 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
 
   #take(rate: string, op: Call["op"], amount: number, waitMs = 0): Promise<Row> {
     this.#used(this.#keys.all);
-    return this.#commands.take({ rate, op, amount: String(amount), waitMs: String(waitMs) });
+    return this.#commands.take({ rate, op, amount, waitMs });
   }
 
   async #change(operation: string, key: string, op: Call["op"], amount: number): Promise<Decision> {
@@ -326,24 +328,12 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
     return limit === -1 ? "block" : (this.#commands.limits.list[limit - 1]?.name ?? null);
   }
 
-  /** The server's instant was at the latest when its reply arrived. One more millisecond, because timers can fire early. */
-  #sleep(ms: number, signal: readonly (AbortSignal | undefined)[]): Promise<void> {
-    return settled<void>(
-      { signal },
-      () => undefined,
-      ({ resolve }) => {
-        const timer = setTimeout(resolve, Math.min(ms + 1, 2_147_483_647));
-        return () => clearTimeout(timer);
-      },
-    );
-  }
-
   /** Releases the place of a wait, if the server reserves one. */
   #release(rate: string, asking: Promise<Row | undefined>): void {
-    const undo = async (place: Place | undefined): Promise<unknown> =>
-      place && (await this.#commands.undo(rate, place).finally(() => this.#refusals.forget(rate)));
+    const undo = async ({ states }: Row): Promise<unknown> =>
+      states.length > 0 && (await this.#commands.undo(rate, states).finally(() => this.#refusals.forget(rate)));
     // The caller receives an error of the wait. A place that is not released expires by itself.
-    void this.#life.track(asking.then((row) => undo(row?.place)).catch(() => undefined));
+    void this.#life.track(asking.then((row) => row && undo(row)).catch(() => undefined));
   }
 }
 

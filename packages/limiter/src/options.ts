@@ -14,9 +14,10 @@ import {
   text,
 } from "@kit/core/toolkit";
 
-const most = 1_000_000_000;
+/** The most tokens of a call or a limit. */
+export const most = 1_000_000_000;
 const mostLimits = 8;
-const yearMs = 31_536_000_000;
+export const yearMs = 31_536_000_000;
 
 /** One limit: how many tokens can be used in which time. A call uses one token, unless you pass `tokens`. */
 export interface Limit {
@@ -67,7 +68,8 @@ export interface LimitTerms {
   readonly list: readonly LimitTerm[];
 }
 
-interface LimitTerm {
+/** One limit, with its defaults. */
+export interface LimitTerm {
   readonly name: string;
   readonly kind: string;
   readonly count: number;
@@ -188,7 +190,7 @@ export interface WaitOptions extends ConsumeOptions {
 }
 
 /** The longest time that a timer can wait. */
-const longestMs = 2_147_483_647;
+export const longestMs = 2_147_483_647;
 
 export const waitRules = {
   ...consumeRules,

@@ -119,5 +119,5 @@ const rowOf = (state: "free" | "full", left: number, delayMs: number, limit: num
   resetMs: Math.ceil(resetMs),
   delayMs: Math.ceil(delayMs),
   limit,
-  place: undefined,
+  states: [],
 });

@@ -2,7 +2,8 @@ import { useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Limit } from "../src/index.js";
-import { type Row, take } from "../src/scripts/index.js";
+import { checkedLimits } from "../src/options.js";
+import { type Row, rowOfLevel, take } from "../src/scripts/index.js";
 import { age, fixtureOf, hourMs, key, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
@@ -37,20 +38,50 @@ const play = async (limit: Limit, seed: number, calls: number): Promise<readonly
 };
 
 describe("the short way of take.lua", () => {
-  const settings = "limit,g,10,3600000,4,0";
+  const { text: settings, list } = checkedLimits("limits", { limit: { count: 10, perMs: hourMs, burst: 4 } });
   const rate = (own: string): string => fixture.keys.rate(own);
 
-  /** Decides a call; with a second row of another operation, by the functions of rates.lua. */
-  const decide = async (own: string, tokens: number, isLong: boolean): Promise<Row> => {
-    const calls = [
-      { rate: rate(own), op: "c", amount: String(tokens), waitMs: "0" },
-      ...(isLong ? [{ rate: rate("another"), op: "x", amount: "0", waitMs: "0" }] : []),
-    ];
+  type Wanted = readonly [own: string, amount: number];
+
+  /** Decides calls in one command; with a row of another operation, by the functions of rates.lua. */
+  const decideAll = async (wanted: readonly Wanted[], isLong: boolean): Promise<readonly Row[]> => {
+    const other = { rate: rate("another"), op: "x", amount: 0, waitMs: 0 };
+    const rows = wanted.map(([own, amount]) => ({ rate: rate(own), op: "c", amount, waitMs: 0 }));
+    const calls = isLong ? [...rows, other] : rows;
     const { limits, all } = fixture.keys;
     const keys = { limits, all, rates: calls.map((call) => call.rate) };
-    const { rows } = await take.run(fixture.db, keys, { settings, calls }, { deadlineMs: 10_000, isRepeatable: false });
-    return rows[0]!;
+    const answer = await take.run(fixture.db, keys, { settings, calls }, { deadlineMs: 10_000, isRepeatable: false });
+    expect("rows" in answer).toBe(isLong);
+    if ("rows" in answer) return answer.rows.slice(0, rows.length);
+    return answer.map((level, at) => rowOfLevel(level, list[0]!, wanted[at]![1]));
   };
+  const decide = async (own: string, amount: number, isLong: boolean): Promise<Row> =>
+    (await decideAll([[own, amount]], isLong || amount > 4))[0]!;
+
+  it.each([true, false])(
+    "decides the calls of one command in order, several of a key as well (%s: by rates.lua)",
+    async (isLong) => {
+      const calls: Wanted[] = [
+        ["a", 1],
+        ["b", 3],
+        ["a", 2],
+        ["a", 2],
+        ["b", 1],
+        ["c", 1],
+      ];
+      const rows = await decideAll(calls, isLong);
+      expect(rows.map(({ state, left, limit }) => [state, left, limit])).toEqual([
+        ["free", 3, 0],
+        ["free", 1, 0],
+        ["free", 1, 0],
+        ["full", 1, 1],
+        ["free", 0, 0],
+        ["free", 3, 0],
+      ]);
+      const inUse = await Promise.all(["a", "b", "c"].map((own) => fixture.db.get(rate(own))));
+      expect(inUse.map((state) => Math.round(Number(state?.split(",").at(-1)) / 1e6))).toEqual([3, 4, 1]);
+    },
+  );
 
   it.each([4, 5])("decides and stores as the functions of rates.lua do, with random calls of seed %i", async (seed) => {
     const random = seeded(seed);

@@ -71,7 +71,7 @@ describe("the scripts of a limiter", () => {
   });
 
   slots.itRanAll(keys, () => [
-    { script: scripts.take, args: [settings, "c", 1, 0], seed },
+    { script: scripts.take, args: [settings, "c 1 0"], seed },
     { script: scripts.check, args: [settings, 1], seed },
     { script: scripts.undo, args: ["-", "-", "-", "-"], seed },
     { script: scripts.change, args: [settings, 0], seed },

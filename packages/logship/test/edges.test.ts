@@ -1,6 +1,7 @@
+import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { createReadStream, symlinkSync, unlinkSync } from "node:fs";
+import { createReadStream, lstatSync, symlinkSync, unlinkSync } from "node:fs";
 import { mkdir, realpath, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough, Readable, type Writable } from "node:stream";
@@ -133,6 +134,21 @@ describe("links in a directory", () => {
     });
     expect((await shipper.addDirectory(directory)).map(({ name }) => name)).toEqual(["a"]);
     expect(left).toEqual([{ file: "b", target: outside }]);
+  });
+
+  it.each(["pipe", "socket"])("is left out if a %s took its place, which nobody writes to", async (kind) => {
+    const directory = await fixture.directory();
+    const [, second] = await Promise.all(["a", "b", "c"].map((name) => writeLog(directory, name, [name])));
+    const shipper = fixture.shipper();
+    shipper.once("progress", () => {
+      unlinkSync(second!);
+      const socket =
+        "require('net').createServer().listen(process.argv[1], () => process.kill(process.pid, 'SIGKILL'))";
+      if (kind === "pipe") execFileSync("mkfifo", [second!]);
+      else spawnSync(process.execPath, ["-e", socket, second!]);
+    });
+    expect((await shipper.addDirectory(directory)).map(({ name }) => name)).toEqual(["a", "c"]);
+    expect(lstatSync(second!).isFile()).toBe(false);
   });
 
   it("are followed by a shipper to files of the directory, and out of it only where that is asked for", async () => {

@@ -223,12 +223,13 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    * const worker = queue.work({ email: async ({ data, signal }) => send(data.to, signal) }, { concurrency: 20 });
    */
   work(handlers: Handlers<Handled>, options: WorkOptions = {}): WorkerOf<Handled> {
-    return this.workInTurn(handlers, options, undefined) as WorkerOf<Handled>;
+    return this.workInTurn(handlers, options) as WorkerOf<Handled>;
   }
 
   /** @internal */
-  workInTurn(handlers: Handlers<Handled>, options: WorkOptions, turn: Turn | undefined): Worker {
+  workInTurn(handlers: Handlers<Handled>, options: WorkOptions, turnOn?: (redis: RedisLike) => Turn): Worker {
     this.#life.assertOpen();
+    const turn = turnOn?.(this.#redis);
     const onClosed = (): void => {
       this.#workers.delete(worker);
       turn?.closed();

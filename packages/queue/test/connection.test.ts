@@ -518,12 +518,13 @@ describe("a queue whose connections break", () => {
   });
 
   it("renews the lease of a job in time, taken right after all others were lost, on a slow network", async () => {
-    const { proxy, queue } = await proxied();
+    // Longer than the network takes: a silent connection is replaced at this deadline, together with its heartbeats.
+    const { proxy, queue } = await proxied(10_000);
     const runs = new Runs();
     const { promise, open } = latch();
     redis.defer(open);
-    const lost: unknown[] = [];
-    work(queue, (job) => (runs.handler(job), promise), { concurrency: 2, leaseMs: 4_000 })
+    const [leaseMs, lost] = [5_000, [] as unknown[]];
+    work(queue, (job) => (runs.handler(job), promise), { concurrency: 2, leaseMs })
       .on("error", () => undefined)
       .on("lost", ({ job }) => lost.push(job.data));
     const safe = make();
@@ -535,11 +536,17 @@ describe("a queue whose connections break", () => {
     await eventually(() => expect(lost).toEqual(["gone"]));
     await safe.add("job", "kept");
     await runs.until(2);
-    proxy.down.latencyMs = 800;
+    proxy.down.latencyMs = 300;
     const endOf = async (): Promise<number> => Number((await fixture.db.zrange(leases, "0", "0", "WITHSCORES"))[1]);
+    // By the server's clock: each renewal was made before the lease had ended.
     for (let renewals = 0; renewals < 2; renewals++) {
       const end = await endOf();
-      await eventually(async () => expect(await endOf()).toBeGreaterThan(end));
+      const next = await eventually(async () => {
+        const renewed = await endOf();
+        expect(renewed).toBeGreaterThan(end);
+        return renewed;
+      });
+      expect(next - leaseMs).toBeLessThan(end);
     }
     expect(lost).toEqual(["gone"]);
   });

@@ -2,20 +2,32 @@ import { eventually, useRedis } from "@kit/testing";
 import { closedPort } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import type { Job, Queue } from "../src/index.js";
+import type { Job, Queue, Worker } from "../src/index.js";
 import { createOrderedWorker, type OrderedOptions, type OrderedWorker } from "../src/ordered/index.js";
 import { fixtureOf, latch, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
 const fixture = fixtureOf(redis);
 const names = ["first", "second", "third"] as const;
+/** Four times this, as tests are patient, is less than the time after which a queue that is not woken looks for work: 11 to 15 s. */
+const unwokenMs = 2_000;
 
 const queuesOf = (): Queue[] => names.map((name) => fixture.make({ name }));
-const ordered = (queues: readonly Queue[], handler: (job: Job) => unknown, options?: OrderedOptions): OrderedWorker => {
+/** An ordered worker, and its worker of each queue. */
+const serving = (
+  queues: readonly Queue[],
+  handler: (job: Job) => unknown,
+  options?: OrderedOptions,
+): { worker: OrderedWorker; served: Worker[] } => {
   const worker = createOrderedWorker(options);
   redis.defer(() => worker.close({ timeoutMs: 0 }));
-  for (const queue of queues) worker.serve(queue, { job: handler });
-  return worker;
+  return { worker, served: queues.map((queue) => worker.serve(queue, { job: handler })) };
+};
+const ordered = (queues: readonly Queue[], handler: (job: Job) => unknown, options?: OrderedOptions): OrderedWorker =>
+  serving(queues, handler, options).worker;
+const untilAllWait = async (served: readonly Worker[], connections = 1): Promise<void> => {
+  await eventually(() => expect(served.every(({ isEmpty }) => isEmpty)).toBe(true));
+  await fixture.untilIdle(connections);
 };
 const fill = async (queue: Queue, count: number): Promise<void> =>
   void (await queue.addAll(Array.from({ length: count }, () => ({ name: "job", data: queue.name }))));
@@ -101,8 +113,9 @@ describe("an ordered worker", () => {
 
   it("gives a queue that was empty no more than its share once it has jobs again", async () => {
     const [ran, queues] = [[] as unknown[], queuesOf()];
-    const worker = ordered(queues, ({ data }) => void ran.push(data), { weights: { first: 1, second: 1, third: 2 } });
-    await fixture.untilIdle(3);
+    const weights = { first: 1, second: 1, third: 2 };
+    const { worker, served } = serving(queues, ({ data }) => void ran.push(data), { weights });
+    await untilAllWait(served);
     await fill(queues[0]!, 300);
     await eventually(() => expect(ran.length).toBeGreaterThan(50));
     await Promise.all([fill(queues[1]!, 200), fill(queues[0]!, 300)]);
@@ -153,8 +166,8 @@ describe("an ordered worker", () => {
 
   it("starts a job of any queue at once while all are idle, and serves one that is added later", async () => {
     const [ran, queues] = [[] as unknown[], queuesOf()];
-    const worker = ordered(queues.slice(0, 2), ({ data }) => void ran.push(data));
-    await fixture.untilIdle(2);
+    const { worker, served } = serving(queues.slice(0, 2), ({ data }) => void ran.push(data));
+    await untilAllWait(served);
     await fill(queues[1]!, 1);
     await eventually(() => expect(ran).toEqual(["second"]));
     worker.serve(queues[2]!, { job: ({ data }: Job) => void ran.push(data) });
@@ -210,6 +223,112 @@ describe("an ordered worker", () => {
     await eventually(() => expect(ran).toEqual(["first", "second"]));
     held.open();
     await closing;
+  });
+
+  it("has two connections for all its queues, until it is closed", async () => {
+    const queues = queuesOf();
+    const connections = async (): Promise<number> =>
+      String(await redis.server.call("CLIENT", "LIST"))
+        .trim()
+        .split("\n").length;
+    const before = await connections();
+    const { worker, served } = serving(queues, () => undefined);
+    await untilAllWait(served);
+    expect((await connections()) - before).toBe(2);
+    await worker.close();
+    await eventually(async () => expect(await connections()).toBe(before));
+  });
+
+  it("wakes each queue again and again, while the others wait", async () => {
+    const [ran, queues] = [[] as unknown[], queuesOf()];
+    const { served } = serving(queues, ({ data }) => void ran.push(data));
+    const wanted: string[] = [];
+    for (const name of ["first", "third", "third", "second", "first", "second"]) {
+      await untilAllWait(served);
+      await fill(queues[names.indexOf(name as "first")]!, 1);
+      wanted.push(name);
+      await eventually(() => expect(ran).toEqual(wanted), { timeoutMs: unwokenMs });
+    }
+  });
+
+  it.each(["pause", "close"] as const)(
+    "returns the wake-up of a queue whose worker was told to %s meanwhile",
+    async (end) => {
+      const [ran, queues] = [[] as unknown[], queuesOf()];
+      const { served } = serving(queues, ({ data }) => void ran.push(data));
+      await untilAllWait(served);
+      const { wake } = fixture.keysOf("second");
+      // Its marker is popped before the pop is told to end.
+      const marking = fixture.db.zadd(wake, 1, "timer");
+      await Promise.all([served[1]![end](), marking]);
+      await eventually(async () =>
+        expect(await fixture.db.zrange(wake, "0", "-1", "WITHSCORES")).toEqual(["timer", "1"]),
+      );
+      await fill(queues[1]!, 1);
+      await fill(queues[2]!, 1);
+      await eventually(() => expect(ran).toEqual(["third"]));
+      await fixture.untilIdle(1);
+      expect(await fixture.db.zcard(wake)).toBe(2);
+    },
+  );
+
+  it("returns a wake-up when it is closed as a whole", async () => {
+    const { worker, served } = serving(queuesOf(), () => undefined);
+    await untilAllWait(served);
+    const { wake } = fixture.keysOf("second");
+    const marking = fixture.db.zadd(wake, 0, "job");
+    await Promise.all([worker.close(), marking]);
+    expect(await fixture.db.zrange(wake, "0", "-1")).toEqual(["job"]);
+    await fixture.db.del(wake);
+  });
+
+  it("serves all its queues after a restart of the server", async () => {
+    const [ran, queues] = [[] as unknown[], queuesOf()];
+    const { served } = serving(queues, ({ data }) => void ran.push(data));
+    for (const one of served) one.on("error", () => undefined);
+    await untilAllWait(served);
+    const [node] = redis.server.nodes;
+    await node!.kill();
+    await node!.start();
+    for (const queue of queues) await fill(queue, 1);
+    await eventually(() => expect(new Set(ran)).toEqual(new Set(names)), { timeoutMs: 10_000 });
+    await untilAllWait(served);
+  });
+
+  it.each(["client|id", "client|unblock"])("waits for each queue on its own connection without +%s", async (right) => {
+    const username = `worker-${redis.prefix}`;
+    await redis.server.call("ACL", "SETUSER", username, "on", ">pass", "~*", "&*", "+@all", `-${right}`);
+    redis.defer(() => redis.server.call("ACL", "DELUSER", username));
+    const client = redis.connect({ username, password: "pass" });
+    const [ran, errors] = [[] as unknown[], [] as unknown[]];
+    const queues = names.map((name) => fixture.on(client, { name }));
+    const { served } = serving(queues, ({ data }) => void ran.push(data));
+    for (const one of served) one.on("error", (error) => errors.push(error));
+    for (let turn = 1; turn <= 2; turn++)
+      for (const [index, queue] of queues.entries()) {
+        await fill(queue, 1);
+        const count = (turn - 1) * names.length + index + 1;
+        await eventually(() => expect(ran).toHaveLength(count), { timeoutMs: unwokenMs });
+      }
+    await untilAllWait(served, names.length);
+    expect(errors).toEqual([]);
+  });
+
+  it("serves the others while the server refuses to wait for one", async () => {
+    const [ran, queues] = [[] as unknown[], queuesOf()];
+    const { wake } = fixture.keysOf("first");
+    const { served } = serving(queues, ({ data }) => void ran.push(data));
+    const codes = new Set<string>();
+    served[0]!.on("error", ({ code }) => codes.add(code));
+    await untilAllWait(served);
+    await fixture.db.set(wake, "spoilt");
+    for (const index of [1, 2, 1, 2]) {
+      await fill(queues[index]!, 1);
+      await eventually(() => expect(ran.at(-1)).toBe(names[index]), { timeoutMs: unwokenMs });
+    }
+    await untilAllWait(served.slice(1), 2);
+    await eventually(() => expect([...codes]).toContain("KIT_SERVER"));
+    await fixture.db.del(wake);
   });
 
   it("serves nothing more once it is closed", async () => {

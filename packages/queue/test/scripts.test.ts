@@ -57,6 +57,17 @@ describe("scripts", () => {
     ).toEqual([]);
     expect(await contract(grouped, redis.server)).toEqual([]);
   });
+
+  it("have room for ten more locals, of the 200 that Lua allows", async () => {
+    const spare = `local ${Array.from({ length: 10 }, (_, index) => `spare${String(index)}`).join(", ")}\n`;
+    for (const { name, source } of Object.values(grouped)) {
+      const error = await redis.client.script("LOAD", spare + source).then(
+        () => "",
+        (reason: unknown) => String(reason),
+      );
+      expect(error, name).toBe("");
+    }
+  });
 });
 
 describe("add", () => {

@@ -16,10 +16,23 @@ export const slug = (name: string): string =>
 
 const kept = join(root, "apps", "docs", "bench");
 
-/** Writes `<package>.json` and `<package>/<case>.svg`; plots of removed cases are deleted. Returns the folder. */
-export const keep = (report: Report, folder: string = kept): string => {
-  writeFileSync(join(folder, `${report.package}.json`), `${JSON.stringify(report, null, 2)}\n`);
-  draw(report, folder);
+/** The kept report with these cases in place of its own. Each has the date of its run. */
+const within = (whole: Report, { date, cases }: Report): Report => {
+  const fresh = new Map(cases.map((entry) => [entry.case, { ...entry, date }]));
+  const names = new Set(whole.cases.map((entry) => entry.case));
+  const added = [...fresh.values()].filter((entry) => !names.has(entry.case));
+  return { ...whole, cases: [...whole.cases.map((entry) => fresh.get(entry.case) ?? entry), ...added] };
+};
+
+/**
+ * Writes `<package>.json` and `<package>/<case>.svg`; plots of removed cases are deleted. `isPart`: the report has some of the cases, and
+ * the others stay as they were kept. Returns the folder.
+ */
+export const keep = (report: Report, isPart: boolean, folder: string = kept): string => {
+  const file = join(folder, `${report.package}.json`);
+  const all = isPart ? within(JSON.parse(readFileSync(file, "utf8")) as Report, report) : report;
+  writeFileSync(file, `${JSON.stringify(all, null, 2)}\n`);
+  draw(all, folder);
   return folder;
 };
 

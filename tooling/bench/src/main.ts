@@ -103,7 +103,7 @@ const main = async (args: readonly string[]): Promise<void> => {
   const suite = measured(whole, options);
   const report = await run(options, suite, say);
   say("");
-  if (options.save) process.stderr.write(`Kept in ${keep(report)}\n`);
+  if (options.save) process.stderr.write(`Kept in ${keep(report, options.pattern !== undefined)}\n`);
   process.stdout.write(options.json ? `${JSON.stringify(report, null, 2)}\n` : table(report));
 };
 

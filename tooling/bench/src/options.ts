@@ -29,7 +29,7 @@ export const usage: string = `npm run bench -- <package> [options]
   --case PATTERN     only cases whose name contains PATTERN
   --rounds N         rounds of each case, at most (default 5)
   --json             one JSON object on stdout instead of the table
-  --save             keep the result and its plots in apps/docs/bench
+  --save             keep the result and its plots in apps/docs/bench; with --case the other cases stay
   --before DIR       ours alone, against the build in another checkout: DIR after \`npm run setup\`
   --client NAME      ours alone, on another client of Redis against ioredis: ${clientNames.join(", ")}
   --profile PATTERN  write a CPU profile of ours in these cases to .cache/bench, and print what is hottest
@@ -92,14 +92,13 @@ export const parseOptions = (args: readonly string[], packages: readonly string[
   if (!packages.includes(name)) throw new UsageError(`There are no benchmarks of "${name}". ${known}`);
   if (more.length > 0) throw new UsageError(`One package at a time, got also "${more.join(" ")}"`);
   const scale = number("scale", values.scale, (value) => value > 0 && value <= 1, "above 0 and at most 1");
-  // The docs show the kept result: all cases of a package, at full length.
   const { client } = values;
   if (!isClientName(client))
     throw new UsageError(`Expected --client to be ${clientNames.join(" or ")}, got "${client}"`);
   if (values.before !== undefined && client !== "ioredis")
     throw new UsageError("Either --before or --client: each measures ours against ours");
-  if (values.save && (values.case !== undefined || values.before !== undefined || client !== "ioredis" || scale < 1))
-    throw new UsageError("--save keeps a whole run: leave out --case, --before, --client and --scale");
+  if (values.save && (values.before !== undefined || client !== "ioredis" || scale < 1))
+    throw new UsageError("--save keeps what the docs show: leave out --before, --client and --scale");
   return {
     package: name,
     pattern: values.case,

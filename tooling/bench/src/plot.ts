@@ -127,7 +127,7 @@ export const plot = (entry: EntryReport, report: Report): string => {
     ...Object.entries(entry.settings)
       .filter(([who]) => who === "kit" || who === "floor" || shown.has(who))
       .map(([who, settings]) => `${who}: ${settings}`),
-    `${report.redis}, Node ${report.node}, ${String(machine.cores)} × ${machine.cpu}, load ${short(machine.loadBefore)} before the run, ${report.date.slice(0, 10)}`,
+    `${report.redis}, Node ${report.node}, ${String(machine.cores)} × ${machine.cpu}, load ${short(machine.loadBefore)} before the run, ${(entry.date ?? report.date).slice(0, 10)}`,
   ].flatMap(wrapped);
   const height = bottom + 22 + notes.length * 16 + margin / 2;
   return [

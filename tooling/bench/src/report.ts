@@ -24,6 +24,8 @@ interface Turns {
 
 export interface EntryReport {
   readonly case: string;
+  /** When it was measured, if later than the others of its report. */
+  readonly date?: string;
   readonly unit: string;
   readonly better: Better;
   readonly about: string;

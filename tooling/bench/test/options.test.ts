@@ -38,11 +38,10 @@ describe("options", () => {
     [["lock", "--rounds", "many"], 'got "many"'],
     [["lock", "--scale", "2"], "Expected --scale to be above 0 and at most 1"],
     [["lock", "--fast"], "--fast"],
-    [["lock", "--save", "--case", "c=1"], "--save keeps a whole run"],
-    [["lock", "--save", "--scale", "0.1"], "--save keeps a whole run"],
+    [["lock", "--save", "--scale", "0.1"], "--save keeps what the docs show"],
     [["lock", "--before", "/nowhere"], "Expected --before to be a checkout"],
     [["lock", "--client", "redis"], 'Expected --client to be ioredis or node-redis, got "redis"'],
-    [["lock", "--client", "node-redis", "--save"], "--save keeps a whole run"],
+    [["lock", "--client", "node-redis", "--save"], "--save keeps what the docs show"],
   ])("refuses %j", (args, message) => {
     expect(() => parse(...args)).toThrow(UsageError);
     expect(() => parse(...args)).toThrow(message);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { keep, redraw, slug } from "../src/keep.js";
 import { plot } from "../src/plot.js";
-import { entryReport } from "../src/report.js";
+import { entryReport, type Report } from "../src/report.js";
 import { aRun, anEntry, aReport } from "./builders.js";
 
 const entry = entryReport(anEntry({ name: "burst <50> & more", about: `from "asking" to running` }), [
@@ -92,7 +92,7 @@ describe("what is kept", () => {
   it("is drawn again from its figures alone", () => {
     const folder = mkdtempSync(join(tmpdir(), "kit-bench-"));
     try {
-      keep(aReport([withFigures]), folder);
+      keep(aReport([withFigures]), false, folder);
       writeFileSync(join(folder, "costs.json"), "{}");
       const file = join(folder, "lock", "burst-50-more.svg");
       const before = readFileSync(file, "utf8");
@@ -110,9 +110,32 @@ describe("what is kept", () => {
       mkdirSync(join(folder, "lock"));
       writeFileSync(join(folder, "lock", "old.svg"), "");
       const report = aReport([withFigures]);
-      keep(report, folder);
+      keep(report, false, folder);
       expect(JSON.parse(readFileSync(join(folder, "lock.json"), "utf8"))).toEqual(report);
       expect(readdirSync(join(folder, "lock"))).toEqual(["burst-50-more.svg"]);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  it("takes single cases of another run, with its date", () => {
+    const folder = mkdtempSync(join(tmpdir(), "kit-bench-"));
+    try {
+      const whole = aReport([withFigures, { ...withFigures, case: "other" }]);
+      keep(whole, false, folder);
+      const later = aReport([
+        { ...withFigures, case: "other", rounds: 9 },
+        { ...withFigures, case: "new" },
+      ]);
+      keep({ ...later, date: "2030-01-02T00:00:00Z" }, true, folder);
+      const { date, cases } = JSON.parse(readFileSync(join(folder, "lock.json"), "utf8")) as Report;
+      expect(date).toBe(whole.date);
+      expect(cases.map((one) => [one.case, one.rounds, one.date])).toEqual([
+        [withFigures.case, withFigures.rounds, undefined],
+        ["other", 9, "2030-01-02T00:00:00Z"],
+        ["new", withFigures.rounds, "2030-01-02T00:00:00Z"],
+      ]);
+      expect(readFileSync(join(folder, "lock", "other.svg"), "utf8")).toContain("2030-01-02");
     } finally {
       rmSync(folder, { recursive: true });
     }

@@ -31,6 +31,8 @@ const exceptionsKiB = {
   "@kit/core/toolkit": 18,
   // Reads public files with their faults: policies, counts, numeric addresses; streams without a name; lets go of abandoned versions.
   "@kit/geoip": 16.25,
+  // Three algorithms, each with waits, penalties and blocks; decides the usual call without them; local shares in an outage.
+  "@kit/limiter": 8,
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records; and contents that it cannot read.
   "@kit/logship": 36.5,
   // Checks its server again after each lost connection; records each take, and looks for idle workers; says whether an add

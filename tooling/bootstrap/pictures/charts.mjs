@@ -9,7 +9,7 @@ import { bars } from "./bars.mjs";
  * in which another is better.
  * `missing` says why a figure is not there.
  * @typedef {{ of: string, case: string, title: string, others: Record<string, string>, missing?: string }} Choice
- * @typedef {import("../checks/figures.mjs").Case & { about: string, floor: { median?: number } | null }} Case
+ * @typedef {import("../checks/figures.mjs").Case & { about: string, date?: string, floor: { median?: number } | null }} Case
  */
 
 const bull = { "bullmq@6.7.0": "BullMQ 6.7", "bee-queue@2.0.0": "bee-queue 2.0" };
@@ -180,6 +180,7 @@ export function charts() {
   const kept = new Map();
   /** @param {string} name */
   const data = (name) => {
+    /** @type {{ date: string, cases: Case[] }} */
     const found = kept.get(name) ?? JSON.parse(readFileSync(join(root, "apps/docs/bench", `${name}.json`), "utf8"));
     kept.set(name, found);
     return found;
@@ -187,7 +188,11 @@ export function charts() {
   return new Map(
     Object.entries(pictures).map(([name, { title, cases }]) => {
       const groups = cases.flatMap((one) => (one === undefined ? [] : [groupOf(one, data(one.of).cases)]));
-      const dates = cases.flatMap((one) => (one === undefined ? [] : [data(one.of).date.slice(0, 10)]));
+      const dates = cases.flatMap((one) => {
+        if (one === undefined) return [];
+        const { date, cases: measured } = data(one.of);
+        return [(measured.find((entry) => entry.case === one.case)?.date ?? date).slice(0, 10)];
+      });
       const days = [...new Set(dates)].toSorted((a, b) => a.localeCompare(b)).join(", ");
       const note = `Medians, one machine with two cores, not idle, ${days}. All cases, settings and rounds: apps/docs/bench.`;
       return [name, bars(title, groups, note)];

@@ -39,7 +39,9 @@ export async function runQuickStart(folder, readme, env, [program, ...first] = [
   writeFileSync(join(folder, start.file), start.text);
   const isTest = start.file.includes(".test.");
   const args = isTest ? ["node_modules/vitest/vitest.mjs", "run", "--root=."] : [start.file];
-  const { stdout, stderr, code } = await run(program, [...first, ...args], { cwd: folder, env });
+  // A Vitest that runs this sets FORCE_COLOR, and Node warns about both.
+  const plain = { ...env, FORCE_COLOR: undefined, NO_COLOR: "1" };
+  const { stdout, stderr, code } = await run(program, [...first, ...args], { cwd: folder, env: plain });
   if (isTest) return code === 0 && /^ +Tests +1 passed/m.test(stdout) ? undefined : stdout + stderr;
   if (start.said.length === 0) return "the program of the README does not say what it prints";
   if (isAsSaid(start.said, stdout) && code === 0 && stderr === "") return undefined;

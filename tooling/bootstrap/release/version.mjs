@@ -49,7 +49,9 @@ function majors(packages, from) {
   const named = new Set(
     heads.flatMap((head) => [...head.matchAll(/^["']?([^"':]+)["']?: *major *$/gm)].map(([, name = ""]) => name)),
   );
-  return packages.filter(({ manifest }) => named.has(manifest.name) && !isUnpublished(manifest));
+  // A prerelease keeps its files, so those of the first version are there again.
+  const isFirst = (/** @type {{ version?: string }} */ { version: now = "" }) => now.startsWith("1.0.0-");
+  return packages.filter(({ manifest }) => named.has(manifest.name) && !isUnpublished(manifest) && !isFirst(manifest));
 }
 
 /** @param {{ version?: string }} manifest */

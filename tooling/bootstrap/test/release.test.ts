@@ -84,6 +84,17 @@ it("publishes nothing that has no version yet", async () => {
   );
 });
 
+it("makes a second prerelease of the first version only of what changed", async () => {
+  const run = (command: string, ...args: string[]): unknown => execFileSync(command, args, { cwd: tree, env });
+  run("git", "checkout", "--quiet", "-b", "next");
+  run("changeset", "pre", "enter", "next");
+  await version(env, tree);
+  writeFiles(tree, { ".changeset/one.md": '---\n"@kit/lock": patch\n---\n\n`acquire` did A.\n' });
+  expect(await version(env, tree)).toEqual([{ name: "@kit/lock", version: "1.0.0-next.1" }]);
+  await commit(tree, env, "prereleases");
+  run("git", "checkout", "--quiet", "main");
+});
+
 it("gives no package a first version below 1.0.0", async () => {
   await version(env, tree);
   writeFiles(tree, { "note.md": "" });

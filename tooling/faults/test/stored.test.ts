@@ -61,7 +61,7 @@ const ask = async (child: ChildProcess, task: "fill" | "use"): Promise<Used> => 
   return used;
 };
 
-const names = ["lock", "semaphore", "chat", "queue", "stats", "autocomplete", "geoip", "logship", "config"];
+const names = ["lock", "semaphore", "limiter", "chat", "queue", "stats", "autocomplete", "geoip", "logship", "config"];
 
 it.each(names)(
   "a stored number of %s that is not what it should be harms no reader",

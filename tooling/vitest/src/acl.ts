@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
-import type { Node } from "./servers.js";
+import { type Node, nodeOf } from "./servers.js";
 
 /** The user that logs in. */
 export interface Login {
@@ -36,7 +36,10 @@ interface Descriptor {
 /** The commands that core runs for every package, for packages with channels, and on a Cluster. */
 const always = ["client|setname", "eval", "evalsha", "info", "time", "type"];
 const forChannels = ["ping", "publish", "pubsub|numsub", "subscribe", "unsubscribe"];
-const onCluster = ["+cluster|info", "+cluster|slots"];
+const onCluster = ["+asking", "+cluster|info", "+cluster|slots"];
+
+/** A client sends it only while a slot moves. `describeUser` tests that right. */
+const onMoves = "asking";
 
 /** The right to name the client's library, which ioredis does at each connection. A server before 7.2 does not load it. */
 const forNewer = "+client|setinfo";
@@ -212,7 +215,7 @@ export const usedCommands = async (nodes: readonly Node[]): Promise<string[]> =>
   );
   used.delete("config|resetstat");
   // Logging in needs no grant. Only a server from 7.2 on counts the last one.
-  for (const command of ["auth", "hello", "client|setinfo"]) used.delete(command);
+  for (const command of ["auth", "hello", "client|setinfo", onMoves]) used.delete(command);
   return [...used].toSorted();
 };
 
@@ -221,6 +224,7 @@ export const grantedCommands = (grants: readonly string[]): string[] =>
   grants
     .filter((grant) => grant.startsWith("+"))
     .map((grant) => grant.slice(1))
+    .filter((command) => command !== onMoves)
     .toSorted();
 
 /** Expects that the commands that were used are those granted, and says where to add or remove the others. */
@@ -263,6 +267,7 @@ export const describeUser = <Client extends object>(
     const client = redis.connect({ ...user.login }) as Client & ScriptClient;
     expect(await client.call("ACL", "WHOAMI")).toBe(username);
     const own = await work(client);
+    if (server.mode === "cluster") await expectFollowing(server.nodes, client, own);
     await expectConfined(server.nodes[0]!, client, { prefix, own, grants: user.grants(server.mode) });
   });
 
@@ -275,6 +280,22 @@ interface ScriptClient {
   call(command: string, ...args: string[]): Promise<unknown>;
   eval(script: string, keys: number, key: string): Promise<unknown>;
 }
+
+/** Expects that a user's client reaches a key that has moved ahead of its slot. */
+const expectFollowing = async (nodes: readonly Node[], client: ScriptClient, own: string): Promise<void> => {
+  const absent = `${own}:absent`;
+  const from = await nodeOf(nodes, absent);
+  const to = nodes.find((node) => node !== from)!;
+  const slot = String(await from.call("CLUSTER", "KEYSLOT", absent));
+  const [fromId, toId] = [await from.call("CLUSTER", "MYID"), await to.call("CLUSTER", "MYID")];
+  await to.call("CLUSTER", "SETSLOT", slot, "IMPORTING", String(fromId));
+  await from.call("CLUSTER", "SETSLOT", slot, "MIGRATING", String(toId));
+  try {
+    expect(await client.call("TYPE", absent)).toBe("none");
+  } finally {
+    for (const node of [from, to]) await node.call("CLUSTER", "SETSLOT", slot, "STABLE");
+  }
+};
 
 /** Expects that a user may not touch others' keys and channels, nor the server, inside scripts and outside. */
 const expectConfined = async (

@@ -59,23 +59,17 @@ export const entrySchema: StandardSchema<ComponentEntry, ComponentEntry> = ownSc
 
 const loopback = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d+)?$/i;
 
-/** Whether data sent to an address is protected from other readers on the network. */
-const isPrivate = (address: string): boolean =>
+/**
+ * Whether a secret sent to an address is protected from other readers on the network. Sentinels and Cluster nodes on loopback are not
+ * enough: they name other servers, which receive the secret as well.
+ */
+export const isPrivate = (address: string): boolean =>
   /^(?:rediss|unix)/i.test(address) ||
-  (url.exec(address)?.groups?.["hosts"] ?? "").split(",").every((one) => loopback.test(one));
+  (/^redis:/i.test(address) && loopback.test(url.exec(address)?.groups?.["hosts"] ?? ""));
 
 /** Opens the connection that an entry describes. */
-export const openConnection = async (
-  entry: ComponentEntry,
-  { secret, signal }: OpenContext,
-  allowPlaintextSecrets: boolean,
-): Promise<Connection> => {
+export const openConnection = async (entry: ComponentEntry, { secret, signal }: OpenContext): Promise<Connection> => {
   if (entry.secret === undefined) return await connect({ url: entry.url, signal });
-  if (!allowPlaintextSecrets && !isPrivate(entry.url))
-    throw new KitError(
-      "KIT_TARGET",
-      "its secret would leave this machine without TLS. Use rediss:, or set `allowPlaintextSecrets`",
-    );
   const password = await secret(entry.secret);
   // Without a name ioredis 5 sends the old form of AUTH.
   const options = entry.url.includes("@") ? { password } : { username: "default", password };

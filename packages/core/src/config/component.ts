@@ -16,6 +16,7 @@ import {
   closeConnection,
   type ComponentEntry,
   entrySchema,
+  isPrivate,
   openConnection,
   type OpenContext,
 } from "./component-entry.js";
@@ -52,8 +53,8 @@ interface CommonOptions extends WatchOptions {
    */
   readonly secrets?: Secrets | undefined;
   /**
-   * Whether a secret may leave this machine without TLS. If not, an entry with a `secret` must be `rediss:`, `unix:` or a loopback
-   * address.
+   * Whether a secret may leave this machine without TLS. If not, an entry with a `secret` must be `rediss:` (also with `+sentinel` or
+   * `+cluster`), `unix:`, or a single server on a loopback address. With your own `schema`, this has no effect: your `open` decides.
    *
    * @default false
    */
@@ -372,22 +373,21 @@ export function createComponent(
 ): unknown {
   const own = settingsOf("options", options, componentRules);
   const { prefix, pollMs, deadlineMs, schema = entrySchema, secrets, drainMs, allowPlaintextSecrets } = own;
-  const { open, check, close } = own.open ? own : standard(allowPlaintextSecrets);
+  const { open, check, close } = own.open ? own : standard;
+  // The addresses of another schema are of another kind.
+  const mayReceive = (entry: ComponentEntry): boolean =>
+    allowPlaintextSecrets || own.schema !== undefined || isPrivate(entry.url);
   functionOption("open", open);
   functionOption("close", close);
   const commands = new ConfigCommands(redis, name, configSettings({ prefix, pollMs, deadlineMs }));
   return new Component(
     commands,
     schema as StandardSchema<unknown>,
-    { open, check, close, secrets, drainMs } as ConnectionSettings<unknown, unknown>,
+    { open, check, close, secrets, mayReceive, drainMs } as ConnectionSettings<unknown, unknown>,
   );
 }
 
-const standard = (allowPlaintextSecrets: boolean) => ({
-  open: (entry: ComponentEntry, context: OpenContext) => openConnection(entry, context, allowPlaintextSecrets),
-  check: checkConnection,
-  close: closeConnection,
-});
+const standard = { open: openConnection, check: checkConnection, close: closeConnection };
 
 /**
  * Wraps `fn` into a function that you call without a client. `fn` gets the component's current connection as its first argument.

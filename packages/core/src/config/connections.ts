@@ -25,6 +25,8 @@ export interface ConnectionSettings<Conn, Entry> {
   readonly check: ((connection: Conn) => unknown) | undefined;
   readonly close: (connection: Conn, isForced: boolean) => unknown;
   readonly secrets: Secrets;
+  /** Whether the address of an entry may receive a secret. */
+  readonly mayReceive: (entry: Entry) => boolean;
   readonly drainMs: number;
 }
 
@@ -130,6 +132,11 @@ export class Connections<Conn, Entry> {
   }
 
   async #secret(name: string, entry: Entry): Promise<string> {
+    if (!this.#settings.mayReceive(entry))
+      throw new KitError(
+        "KIT_TARGET",
+        "its secret would leave this machine without TLS. Use rediss:, or set `allowPlaintextSecrets`",
+      );
     const { url } = (entry ?? {}) as { url?: unknown };
     const value = await this.#settings.secrets(name, { url: typeof url === "string" ? url : undefined });
     if (typeof value !== "string" || value === "")

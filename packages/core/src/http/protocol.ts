@@ -37,8 +37,12 @@ export const lost = (reason: string): Error => named("Error", `The reply was los
 /** The maximum length of an endpoint's text in messages. */
 const maxErrorLength = 500;
 
-/** The server's own words, in the form that every client uses. */
-export const replyError = (text: string): Error => named("ReplyError", text.slice(0, maxErrorLength));
+/**
+ * The server's own words, in the form that every client uses. Control and direction characters could rewrite a terminal, or forge a
+ * line of a log.
+ */
+export const replyError = (text: string): Error =>
+  named("ReplyError", text.slice(0, maxErrorLength).replace(/\p{C}/gu, "·"));
 
 /**
  * A reply as it would arrive over a socket. In base64 every text is encoded except `OK`, which is not valid base64.

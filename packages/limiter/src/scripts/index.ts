@@ -1,17 +1,10 @@
 import { defineScript } from "@kit/core";
+import type { LimitTerm } from "../options.js";
 import changeSource from "./change.lua";
 import checkSource from "./check.lua";
 import ratesSource from "./rates.lua";
 import takeSource from "./take.lua";
 import undoSource from "./undo.lua";
-
-/** The states of a key and of the shared limits, before and after a wait. */
-export interface Place {
-  readonly before: string;
-  readonly after: string;
-  readonly allBefore: string;
-  readonly allAfter: string;
-}
 
 /** The server's answer to one call. */
 export interface Row {
@@ -21,24 +14,21 @@ export interface Row {
   readonly delayMs: number;
   /** The position of the limit that refuses or delays the call, from 1. 0: none, -1: a block. */
   readonly limit: number;
-  readonly place: Place | undefined;
+  /** The states before and after a wait, for `undo`; empty if there was none. */
+  readonly states: readonly string[];
 }
 
-const states: Readonly<Record<number, Row["state"]>> = { 1: "free", 0: "full", [-1]: "too-many", [-2]: "cannot-wait" };
+const codes: Readonly<Record<number, Row["state"]>> = { 1: "free", 0: "full", [-1]: "too-many", [-2]: "cannot-wait" };
 
 const rowOf = (raw: unknown): Row => {
-  const [code, left, resetMs, delayMs, limit, ...place] = raw as unknown[];
-  const [before, after, allBefore, allAfter] = place as string[];
+  const [code, left, resetMs, delayMs, limit, ...states] = raw as unknown[];
   return {
-    state: states[Number(code)] ?? "full",
+    state: codes[Number(code)] ?? "full",
     left: Number(left),
     resetMs: Number(resetMs),
     delayMs: Number(delayMs),
     limit: Number(limit),
-    place:
-      before === undefined || after === undefined || allBefore === undefined || allAfter === undefined
-        ? undefined
-        : { before, after, allBefore, allAfter },
+    states: states as string[],
   };
 };
 
@@ -48,18 +38,41 @@ export interface Rows {
   readonly rows: readonly Row[];
 }
 
+const million = 1_000_000;
+/** As in `rates.lua`. */
+const longestMs = 10_000_000_000_000;
+
+/** The row of a level, which is the whole answer to a usual call of `tokens`. `limit` is the caller's own. */
+export const rowOfLevel = (level: number, { count, perMs, burst }: LimitTerm, tokens: number): Row => {
+  const msOf = (millionths: number): number => Math.ceil(Math.min((millionths * perMs) / count / million, longestMs));
+  const used = Math.abs(level);
+  const isFree = level > 0;
+  return {
+    state: isFree ? "free" : "full",
+    left: Math.max(0, Math.floor(burst - (used - 2) / million)),
+    resetMs: msOf(used),
+    delayMs: isFree ? 0 : msOf(used + (tokens - burst) * million - 1),
+    limit: isFree ? 0 : 1,
+    states: [],
+  };
+};
+
 const rowsOf = (raw: unknown): Rows => {
   const [stored, ...rows] = raw as unknown[];
   return { stored: String(stored), rows: rows.map(rowOf) };
 };
 
-/** Counts calls, in order. Sent twice it would count them twice, so kit never does. */
+/** Counts calls, in order. Without `calls` each uses one token. Sent twice it would count them twice, so kit never does. */
 export const take = defineScript({
   name: "limiter.take",
   source: [ratesSource, takeSource],
   keys: ["limits", "all", "...rates"],
-  args: ["settings", "...calls[op amount waitMs]"],
-  reply: rowsOf,
+  args: ["settings", "...calls: op amount waitMs"],
+  /** The levels of the usual calls, or rows. */
+  reply: (raw): readonly number[] | Rows => {
+    if (!Array.isArray(raw)) return [Number(raw)];
+    return Array.isArray(raw[1]) ? rowsOf(raw) : raw.map(Number);
+  },
 });
 
 /** Reads how a call would be decided. */
@@ -77,7 +90,7 @@ export const undo = defineScript({
   name: "limiter.undo",
   source: undoSource,
   keys: ["rate", "all"],
-  args: ["before", "after", "allBefore", "allAfter"],
+  args: ["...states"],
   reply: (raw) => Number(raw) === 1,
 });
 

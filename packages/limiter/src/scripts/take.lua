@@ -4,10 +4,13 @@
 -- KEYS[2]  all       string  the state of the shared limits
 -- KEYS[n]  rates     string  the state of each row's key; a key may come several times
 -- ARGV[1]  settings  string  the caller's limits: `name,kind,count,perMs,burst,shared …`
--- ARGV[n]  calls     string  rows `op amount waitMs`. `c`: use the amount of tokens if they fit within waitMs; `p`: use them in any case;
---                            `r`: return them; `b`: block the key for the amount of milliseconds; `x`: forget the key
+-- ARGV[n]  calls     string  `op amount waitMs` for each row. `c`: use the amount of tokens if they fit within waitMs; `p`: use them in any
+--                            case; `r`: return them; `b`: block the key for the amount of milliseconds; `x`: forget the key. None at all:
+--                            each row is `c 1 0`
 --
--- Reply     {limits, row, …}  the stored limits, empty if there are none, and a row `{code, left, resetMs, delayMs, limit}` for each call.
+-- Reply     level             if all rows are `c` without a wait, and a key has one limit, by gcra: the millionths of a token in use; below 0
+--                             if the call is refused. Several rows: {level, …}
+--           {limits, row, …}  the stored limits, empty if there are none, and a row `{code, left, resetMs, delayMs, limit}` for each call.
 --                             Code 1: the tokens are used; 0: they do not fit; -1: more tokens than a limit ever has; -2: the call
 --                             has to wait, and these limits cannot reserve an instant. After `p`, `r`, `b` and `x`, the code is 1 if
 --                             one token fits, and 0 otherwise. `limit` is the position of the limit that refuses or delays the
@@ -20,53 +23,46 @@ local rates = { unpack(KEYS, 3) }
 local settings = ARGV[1]
 local calls = { unpack(ARGV, 2) }
 
--- Rounds milliseconds up. More than 317 years would not fit into an expiry.
-local function roundedUp(duration) return math.ceil(math.min(duration, 10000000000000)) end
-
 -- Decides the usual command as `rates.lua` would: calls that do not wait, and one limit for each key, by gcra. To create the functions of
 -- `rates.lua` takes longer than that. Nil if the command is another one; nothing has changed then.
 local function decideUsual()
-  local terms, count, perMs, burst = string.match(settings, '^[^, ]*,(g,(%d+),(%d+),(%d+)),0$')
+  local match, max, ceil = string.match, math.max, math.ceil
+  local terms, count, perMs, burst = match(settings, '^[^, ]*,(g,(%d+),(%d+),(%d+)),0$')
   if not terms or redis.call('GET', limits) then return nil end
   local time = redis.call('TIME')
-  local micros = time[1] * 1000000 + time[2]
-  local max, perMilli, most = math.max, count * 1000000 / perMs, burst * 1000000
-  local levels, changed, reply = {}, {}, { '' }
-  for _, rate in ipairs(rates) do
-    if not levels[rate] then
+  local micros, speed, most = time[1] * 1000000 + time[2], count * 1000 / perMs, burst * 1000000
+  local levels, changed, reply = {}, {}, {}
+  for at, rate in ipairs(rates) do
+    local level, tokens = levels[rate], 1
+    if not level then
       local state, last, use = redis.call('GET', rate), micros, 0
       if state then
-        last, use = string.match(state, '^1 (%d+) 0 g,%d+,%d+,%d+,(%d+)$')
+        last, use = match(state, '^1 (%d+) 0 g,%d+,%d+,%d+,(%d+)$')
       end
       if not last then return nil end
-      levels[rate] = max(0, use - max(0, micros - last) * perMilli / 1000)
+      level = max(0, use - max(0, micros - last) * speed)
     end
-  end
-  for at = 1, #calls, 3 do
-    local op, amount, waitMs = unpack(calls, at, at + 2)
-    if op ~= 'c' or waitMs ~= '0' then return nil end
-    local rate = rates[#reply]
-    local level, wanted, code = levels[rate], amount * 1000000, 0
-    local excess = level + wanted - most - 1
-    if wanted > most then
-      code = -1
-    elseif excess <= 0 then
-      code, level, changed[rate] = 1, level + wanted, true
-      levels[rate] = level
+    if #calls > 0 then
+      tokens = match(calls[at], '^c (%d+) 0$')
     end
-    local left, full, delay = (most - level + 2) / 1000000, level / perMilli, max(0, excess / perMilli)
-    reply[#reply + 1] = { code, max(0, left - left % 1), roundedUp(full), roundedUp(delay), delay > 0 and 1 or 0 }
+    local wanted = tokens and tokens * 1000000
+    -- A level beyond these digits is not exact as a number of a reply.
+    if not wanted or wanted > most or level > 9e15 then return nil end
+    if level + wanted <= most + 1 then
+      level = ceil(level + wanted)
+      changed[rate], reply[at] = level, level
+    else
+      reply[at] = -ceil(level)
+    end
+    levels[rate] = level
   end
   local head = string.format('1 %.0f 0 %s,', micros, terms)
-  for _, rate in ipairs(rates) do
-    if changed[rate] then
-      local level = levels[rate]
-      local life = roundedUp(level / perMilli) + 1
-      redis.call('SET', rate, head .. string.format('%.0f', math.ceil(level)), 'PX', life)
-      changed[rate] = nil
-    end
+  for rate, level in pairs(changed) do
+    -- More than 317 years would not fit into an expiry.
+    local life = ceil(math.min(level / speed / 1000, 10000000000000)) + 1
+    redis.call('SET', rate, head .. string.format('%.0f', level), 'PX', life)
   end
-  return reply
+  return reply[2] and reply or reply[1]
 end
 local decided = decideUsual()
 if decided then return decided end
@@ -142,9 +138,9 @@ local function run(state, op, amount, waitMs)
 end
 
 local reply = { stored }
-for at = 1, #calls, 3 do
-  local op, amount, waitMs = unpack(calls, at, at + 2)
-  reply[#reply + 1] = run(states[rates[#reply]], op, tonumber(amount), tonumber(waitMs))
+for at, rate in ipairs(rates) do
+  local op, amount, waitMs = string.match(calls[at] or 'c 1 0', '^(%a) (%d+) (%d+)$')
+  reply[at + 1] = run(states[rate], op, tonumber(amount), tonumber(waitMs))
 end
 
 local function save(key, state)

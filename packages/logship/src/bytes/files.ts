@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { BigIntStats } from "node:fs";
+import { type BigIntStats, constants } from "node:fs";
 import { type FileHandle, lstat, open, readdir, realpath, stat } from "node:fs/promises";
 import { join, sep } from "node:path";
 import { crc32 } from "node:zlib";
@@ -22,7 +22,11 @@ export interface LocalFile {
   readonly mtimeMs: number;
   /** Size, time of the last change and time of creation. A file with another stamp is read again. */
   readonly stamp: string;
+  /** Whether a directory listed the path as a link, or you named it: only then a link is followed when the file is opened. */
+  readonly mayBeLink: boolean;
 }
+
+type Facts = Omit<LocalFile, "path" | "name" | "mayBeLink">;
 
 /** The default size of a chunk, so that a plain chunk needs no copying. A small file is read in one step. */
 const firstReadBytes = 131_060;
@@ -42,14 +46,15 @@ const collator = new Intl.Collator("en", { numeric: true });
 /** `test()` of a global expression would start where the match in the previous name ended. */
 export const matches = (expression: RegExp, name: string): boolean => name.search(expression) >= 0;
 
+/** A path that has no file, or no longer: ELOOP is a link that took its place, and ENXIO a socket. */
 export const isMissing = (error: unknown): boolean =>
-  ["ENOENT", "ENOTDIR", "ELOOP"].includes(String((error as { code?: unknown } | null)?.code));
+  ["ENOENT", "ENOTDIR", "ELOOP", "ENXIO"].includes(String((error as { code?: unknown } | null)?.code));
 
 const unlessMissing = (error: unknown): undefined => {
   if (!isMissing(error)) throw error;
 };
 
-const factsOf = ({ dev, ino, size, mtimeNs, birthtimeNs }: BigIntStats): Omit<LocalFile, "path" | "name"> => {
+const factsOf = ({ dev, ino, size, mtimeNs, birthtimeNs }: BigIntStats): Facts => {
   const id = `${dev.toString(36)}-${ino.toString(36)}`;
   const stamp = `${String(size)}-${mtimeNs.toString(36)}-${birthtimeNs.toString(36)}`;
   return { id, size: Number(size), mtimeMs: Number(mtimeNs) / 1e6, stamp };
@@ -62,6 +67,7 @@ export const bornOf = (stamp: string): string | undefined => stamp.split(/[- ]/)
 export const localFile = async (path: string, name: string): Promise<LocalFile> => ({
   path,
   name,
+  mayBeLink: true,
   ...factsOf(await stat(path, { bigint: true })),
 });
 
@@ -100,7 +106,7 @@ export const listFiles = async (
       const stats = target === undefined ? undefined : await lstat(target, { bigint: true }).catch(unlessMissing);
       if (target === undefined || !stats?.isFile()) return;
       if (onSkipped && isLink && !target.startsWith(inside)) onSkipped({ file: name, target });
-      else files.push({ path, name, ...factsOf(stats) });
+      else files.push({ path, name, mayBeLink: isLink, ...factsOf(stats) });
     });
     await Promise.all(some);
   }
@@ -187,7 +193,9 @@ export class OpenFile {
    * its current end.
    */
   static async open(file: LocalFile, isLimited = false): Promise<OpenFile | undefined> {
-    const handle = await open(file.path).catch(unlessMissing);
+    // Opening a pipe would wait for a writer, and hold a thread of the pool until then.
+    const follow = file.mayBeLink ? 0 : constants.O_NOFOLLOW;
+    const handle = await open(file.path, constants.O_RDONLY | constants.O_NONBLOCK | follow).catch(unlessMissing);
     if (!handle) return undefined;
     try {
       const was = factsOf(await handle.stat({ bigint: true }));
@@ -204,7 +212,7 @@ export class OpenFile {
   }
 
   /** Its facts now. */
-  async now(): Promise<Omit<LocalFile, "path" | "name">> {
+  async now(): Promise<Facts> {
     return factsOf(await this.#handle.stat({ bigint: true }));
   }
 

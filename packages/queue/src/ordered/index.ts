@@ -1,4 +1,4 @@
-import { KitClosedError } from "@kit/core";
+import { KitClosedError, type RedisLike } from "@kit/core";
 import {
   type CloseOptions,
   closeTimeoutMs,
@@ -13,6 +13,7 @@ import { type WorkOptions, workRules } from "../work/options.js";
 import type { Queue } from "../queue.js";
 import type { Turn } from "../work/turn.js";
 import type { Worker } from "../work/worker.js";
+import { Connections } from "./connections.js";
 import type { Order, Served } from "./order.js";
 import { StrictOrder } from "./strict.js";
 import { WeightedOrder } from "./weighted.js";
@@ -63,11 +64,14 @@ const orderedRules = {
  *   `maxPassedOver` times
  * - With `weights`, each queue that has jobs gets its share of the free handlers. No handler stays idle while a queue has jobs
  *
- * This is the order in which this worker _starts_ jobs. A job in an earlier queue counts once the worker has received it. The queues can be
- * on different nodes of a Cluster.
+ * This is the order in which this worker _starts_ jobs. A job in an earlier queue counts once the worker has received it.
+ *
+ * Queues with the same client share one connection for commands, and one to wait. On a Cluster, where the queues can be on different nodes,
+ * they share one for commands per node, and each opens one to wait.
  */
 export class OrderedWorker implements AsyncDisposable {
   readonly #served: Served[] = [];
+  readonly #connections = new Connections();
   readonly #concurrency: number;
   readonly #weights: ReadonlyMap<string, number> | undefined;
   readonly #order: Order;
@@ -104,18 +108,26 @@ export class OrderedWorker implements AsyncDisposable {
     if (this.#isClosed) throw new KitClosedError("The ordered worker");
     const weight = this.#weights ? this.#weights.get(queue.name) : 1;
     if (weight === undefined) throw new TypeError(`Expected \`weights\` to have ${JSON.stringify(queue.name)}`);
-    const turn: Turn = {
-      free: () => this.#free(worker),
-      began: () => this.#onBegan(worker),
-      changed: () => this.#onChanged(),
-      closed: () => {
-        const index = this.#rankOf(worker);
-        if (index >= 0) this.#served.splice(index, 1);
-        this.#onChanged();
-      },
+    let release = (): void => undefined;
+    const turnOn = (redis: RedisLike): Turn => {
+      const shared = this.#connections.share(redis);
+      release = shared.release;
+      return {
+        ...{ client: shared.client, wakeups: shared.wakeups },
+        free: () => this.#free(worker),
+        began: () => this.#onBegan(worker),
+        changed: () => this.#onChanged(),
+        closed: () => this.#onClosed(worker, release),
+      };
     };
     const own: WorkOptions = { ...options, concurrency: this.#concurrency, strict: true };
-    const worker: Worker = queue.workInTurn(handlers, own, turn);
+    let worker: Worker;
+    try {
+      worker = queue.workInTurn(handlers, own, turnOn);
+    } catch (error) {
+      release();
+      throw error;
+    }
     this.#served.push({ worker, weight, passedOver: 0, credit: 0, granted: 0 });
     return worker;
   }
@@ -125,6 +137,7 @@ export class OrderedWorker implements AsyncDisposable {
     const timeoutMs = closeTimeoutMs(options);
     this.#isClosed = true;
     await Promise.all(this.#served.map(({ worker }) => worker.close({ timeoutMs })));
+    await this.#connections.closed();
   }
 
   /** Same as `close()`. */
@@ -141,6 +154,13 @@ export class OrderedWorker implements AsyncDisposable {
 
   #onBegan(worker: Worker): void {
     this.#order.began(this.#served, this.#rankOf(worker));
+  }
+
+  #onClosed(worker: Worker, release: () => void): void {
+    const index = this.#rankOf(worker);
+    if (index >= 0) this.#served.splice(index, 1);
+    release();
+    this.#onChanged();
   }
 
   #rankOf(worker: Worker): number {

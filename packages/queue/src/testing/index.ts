@@ -162,7 +162,7 @@ export const drain = async <Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Rec
       closed: () => undefined,
       timers: clock?.timers,
     };
-    const worker: Worker = queue.workInTurn(handlers, { strict: true, ack: "each" }, turn);
+    const worker: Worker = queue.workInTurn(handlers, { strict: true, ack: "each" }, () => turn);
     worker.on("completed", ({ job }) => completed.push(job.name));
     worker.on("failed", ({ job, error }) => failed.push({ name: job.name, error }));
     worker.on("snoozed", ({ job, error }) => {

@@ -18,7 +18,7 @@ import { Room } from "./room.js";
 import type { TakenJob } from "./taken.js";
 import { Takes } from "./takes.js";
 import { Timekeeper } from "./timekeeper.js";
-import { type Marker, Waiter } from "./waiter.js";
+import { type Marker, Waiter, type Wakeups } from "./waiter.js";
 
 /** How many jobs a worker wants. */
 export interface Demand {
@@ -33,6 +33,8 @@ export interface FetcherHost extends ReceiptHost {
   demand(pending: number, ending: number): Demand;
   deliver(jobs: readonly TakenJob[]): void;
   lost(job: TakenJob): void;
+  /** Of a worker that waits on the same connection as others. */
+  readonly wakeups: Wakeups | undefined;
   /** The queue is empty or the server cannot be reached: the fetcher waits. */
   emptied(): void;
 }
@@ -96,7 +98,7 @@ export class Fetcher {
     this.#takes = new Takes(commands, this.#room, () => this.#proceed());
     this.#maintenance = new Maintenance(leaseMs, () => this.pump());
     this.#timekeeper = new Timekeeper(leaseMs, (makesContact) => this.#look(makesContact));
-    this.#waiter = new Waiter(commands, (takeId) => this.#takes.lose(takeId));
+    this.#waiter = new Waiter(commands, (takeId) => this.#takes.lose(takeId), host.wakeups);
     this.#receipt = new Receipt(
       commands,
       this.leases,

@@ -1,3 +1,6 @@
+import type { RedisLike } from "@kit/core";
+import type { Wakeups } from "./waiter.js";
+
 /** Decides when one of several workers with shared handlers can start a job. */
 export interface Turn {
   /** How many jobs the worker can start now. */
@@ -6,8 +9,12 @@ export interface Turn {
   began(): void;
   /** One of the worker's handlers is free, or its queue is known to be empty. */
   changed(): void;
-  /** The clock for time limits of handlers. Node's timers by default. */
+  /** The worker is closed. */
   closed(): void;
+  /** The client for the worker's commands. By default the worker has its own. */
+  readonly client?: RedisLike | undefined;
+  /** Where it waits for work. By default on its own connection. */
+  readonly wakeups?: Wakeups | undefined;
   /** The clock of its handlers' time limits; Node's timers by default. */
   readonly timers?: Timers | undefined;
 }

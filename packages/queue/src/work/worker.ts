@@ -85,12 +85,13 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     const { backoff, maxCrashes, maxSnoozes } = this.#settings;
     const events = { error: (error: KitError): void => this.emit("error", error), evictable: () => undefined };
     const what = `The worker of queue ${JSON.stringify(name)}`;
-    this.#commands = new QueueCommands(redis, name, settings, events, what, true);
+    this.#commands = new QueueCommands(turn?.client ?? redis, name, settings, events, what, !turn?.client);
     this.#life = this.#commands.life;
     this.#fetcher = new Fetcher(this.#commands, this.#settings, settings, {
       demand: (pending, ending) =>
         this.#life.isClosed ? nothing : this.#prefetched.demand(pending, ending, this.#isolation.most),
       deliver: (jobs) => this.#deliver(jobs),
+      wakeups: turn?.wakeups,
       ended: (ending, isAccepted) => {
         fates.ended(ending, isAccepted);
         this.#prefetched.settled(ending.job);

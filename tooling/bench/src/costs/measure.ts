@@ -1,21 +1,22 @@
 // Measures all costs, on servers of its own.
+import { once } from "node:events";
 import { cpus } from "node:os";
-import { setTimeout as sleep } from "node:timers/promises";
+import { Worker } from "node:worker_threads";
 import { type RedisServer, startRedis } from "@kit/testing";
-import { now } from "@tooling/lab";
-import { onSent } from "../sent.js";
 import { median } from "../statistics.js";
 import type { Cost, Costs, IdleCost, OperationCost, StoredCost } from "./costs.js";
 import { meter } from "./meter.js";
 import { idle, operations, stored } from "./operations.js";
-import { type CostedOperation, type IdleObject, type Opened, Scene, type StoredObject } from "./scene.js";
+import {
+  type CostedOperation,
+  type IdleObject,
+  type IdleTask,
+  type Opened,
+  Scene,
+  type StoredObject,
+} from "./scene.js";
 
 const rounds = 2;
-const minuteMs = 60_000;
-/** From the first command to the beginning of its minute: longer than what it does together with this command. */
-const restMs = 500;
-/** The longest period that an idle object may begin with. */
-const firstMs = 10_500;
 
 /** The name in two parts, as it is kept. */
 const parted = ({ name, about }: IdleObject | StoredObject | CostedOperation) => {
@@ -85,38 +86,31 @@ const storedCost = async (server: RedisServer, one: StoredObject): Promise<Store
   return { ...parted(one), bytes: per("bytes"), keys: per("keys") };
 };
 
-/** All objects are left alone at the same time, on a server of each kind. */
+/**
+ * All objects are left alone at the same time, each in a thread. On a Cluster the objects of a process share some commands, so that together
+ * they would cost less than each alone.
+ */
 const idleCosts = async (...servers: readonly [single: RedisServer, cluster: RedisServer]): Promise<IdleCost[]> => {
   await Promise.all(servers.map(empty));
-  const watched = idle.map((object) =>
-    servers.map((server) => ({ object, scene: new Scene(server), instants: [] as number[] })),
-  );
-  const ofNone: number[] = [];
-  const stop = onSent((connection) => {
-    const owner = watched.flat().find(({ scene }) => scene.has(connection));
-    (owner?.instants ?? ofNone).push(now());
-  });
+  const urls = servers.map(({ url }) => url);
+  const threads: Worker[] = [];
   try {
-    for (const { object, scene } of watched.flat()) await object.open(scene);
-    // Opening an object starts work that is over by then.
-    await sleep(2_000);
-    const startedAt = now();
-    for (const { instants } of watched.flat()) instants.length = 0;
-    await sleep(firstMs + restMs + minuteMs);
-    if (ofNone.length > 0) throw new Error(`${String(ofNone.length)} commands were sent by none of the idle objects`);
-    /** In the minute that begins after its first command. */
-    const perHour = ([first = startedAt, ...others]: readonly number[]): number => {
-      const from = first <= startedAt + firstMs ? first + restMs : startedAt;
-      return 60 * [first, ...others].filter((at) => at >= from && at < from + minuteMs).length;
-    };
-    return watched.map(([onSingle, onCluster]) => ({
-      ...parted(onSingle!.object),
-      commandsPerHour: perHour(onSingle!.instants),
-      commandsPerHourOnCluster: perHour(onCluster!.instants),
+    for (const index of idle.keys()) {
+      const thread = new Worker(new URL("./idle.js", import.meta.url), {
+        workerData: { index, urls } satisfies IdleTask,
+      });
+      threads.push(thread);
+      // It has opened its object.
+      await once(thread, "message");
+    }
+    const counting = threads.map((thread) => once(thread, "message") as Promise<[onEach: [number, number]]>);
+    for (const thread of threads) thread.postMessage("count");
+    return (await Promise.all(counting)).map(([[commandsPerHour, commandsPerHourOnCluster]], index) => ({
+      ...parted(idle[index]!),
+      ...{ commandsPerHour, commandsPerHourOnCluster },
     }));
   } finally {
-    stop();
-    for (const { scene } of watched.flat()) await scene[Symbol.asyncDispose]();
+    await Promise.all(threads.map((thread) => thread.terminate()));
   }
 };
 

@@ -13,12 +13,12 @@ let scenes = 0;
 
 /** A server, and the clients and objects that a measurement opens on it. `index` is its number among concurrent callers. */
 export class Scene implements AsyncDisposable {
-  readonly server: RedisServer;
+  readonly server: Pick<RedisServer, "url">;
   readonly index: number;
   readonly #number = ++scenes;
   readonly #open: (() => unknown)[] = [];
 
-  constructor(server: RedisServer, index = 0) {
+  constructor(server: Pick<RedisServer, "url">, index = 0) {
     this.server = server;
     this.index = index;
   }
@@ -79,6 +79,12 @@ export interface StoredObject extends Named {
 }
 export interface IdleObject extends Named {
   readonly open: (scene: Scene) => Promise<unknown>;
+}
+
+/** What a thread leaves alone: an object by its index, on each of these servers. */
+export interface IdleTask {
+  readonly index: number;
+  readonly urls: readonly string[];
 }
 
 /** Opens an object on a separate client, as in a separate process. */

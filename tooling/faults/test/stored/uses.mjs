@@ -5,6 +5,7 @@ import { createChat } from "@kit/chat";
 import { connect, KitError } from "@kit/core";
 import { createConfig } from "@kit/core/config";
 import { createGeoIp, importGeoIp, rollbackGeoIp } from "@kit/geoip";
+import { createLimiter } from "@kit/limiter";
 import { createLock } from "@kit/lock";
 import { createLogJob, createReceiver, createShipper } from "@kit/logship";
 import { createQueue } from "@kit/queue";
@@ -31,6 +32,14 @@ const withAll = async (made, use) => {
   }
 };
 
+/** One of each algorithm. */
+const limiters = (use) => {
+  const limits = { each: { count: 9, perMs: 60_000 }, all: { count: 90, perMs: 60_000, shared: true } };
+  const all = ["gcra", "sliding-window", "fixed-window"].map((algorithm) =>
+    createLimiter(redis, algorithm, { ...options, limits: { each: { ...limits.each, algorithm } }, rememberMs: 0 }),
+  );
+  return withAll(all, () => use(limits, ...all));
+};
 const chats = (use) => withAll([createChat(redis, options)], use);
 const handlers = { mail: () => undefined };
 const mails = { queue: "mails" };
@@ -73,6 +82,28 @@ const packages = {
           step("setPermits", () => seats.setPermits(3)),
         ]),
       ),
+  },
+  limiter: {
+    fill: () =>
+      limiters(async (limits, ...all) => {
+        for (const limiter of all) for (let at = 0; at < 4; at++) await limiter.consume("ann");
+        await all[0].block("bob", 600_000);
+        void all[0].wait("ann", { waitMs: 300 }).catch(() => undefined);
+        await all[0].setLimits(limits);
+        await pause(50);
+      }),
+    use: (step) =>
+      limiters(async (limits, ...all) => {
+        for (const [at, limiter] of all.entries())
+          await Promise.all([
+            step(`${at} consume`, () => limiter.consume("ann")),
+            step(`${at} check`, () => limiter.check("bob")),
+            step(`${at} wait`, () => limiter.wait("ann", { waitMs: 50 })),
+            step(`${at} penalize`, () => limiter.penalize("bob", 2)),
+            step(`${at} reward`, () => limiter.reward("ann")),
+            step(`${at} setLimits`, () => limiter.setLimits(limits)),
+          ]);
+      }),
   },
   chat: {
     fill: () =>

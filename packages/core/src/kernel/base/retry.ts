@@ -1,6 +1,6 @@
 import { Deadline } from "./deadline.js";
 import { integer, resolve, type RulesOf, signal as signalRule } from "./rules.js";
-import { settled } from "./settle.js";
+import { type Limit, settled } from "./settle.js";
 
 /** How long to retry, and how long to wait between tries. */
 export interface RetryOptions {
@@ -35,8 +35,8 @@ export const backoffMs = (attempt: number, baseMs: number, capMs: number): numbe
   // 2 ** 30 ends the growth long before the product could become infinite.
   Math.random() * Math.min(capMs, baseMs * 2 ** Math.min(attempt - 2, 30));
 
-/** Resolves after `ms`. Rejects with `signal.reason` as soon as `signal` aborts, and clears its timer. */
-export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
+/** Resolves after `ms`. Rejects with the reason of the first signal that aborts, and clears its timer. */
+export const pause = (ms: number, signal?: Limit["signal"]): Promise<void> =>
   settled<void>(
     { signal },
     () => undefined,

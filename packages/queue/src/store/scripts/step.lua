@@ -93,17 +93,13 @@ local function readClock()
   micros = string.format('%.0f', time[1] * 1000000 + time[2])
 end
 
-local function takeNumber(record)
-  return tonumber(string.sub(record, 8, 12), 36)
-end
-
 local function recordOf(entries)
   return takeId .. '\n' .. table.concat(entries, '\n')
 end
 
 -- Restores and returns the former record, if it is of this take or a later one.
 local function repeated(last)
-  if type(last) ~= 'string' or takeNumber(last) < takeNumber(takeId) then return nil end
+  if type(last) ~= 'string' or tonumber(string.sub(last, 8, 12), 36) < tonumber(string.sub(takeId, 8, 12), 36) then return nil end
   redis.pcall('SET', taken, last, 'PX', 600000)
   return last
 end
@@ -117,85 +113,88 @@ if isWoken and readyCount == 0 and not isMaintained and redis.call('EXISTS', pri
   return { '', '', '', '', micros .. ' -1 -1 0 0 -2 0 0' }
 end
 
--- Ends and takes a few plain jobs while nothing is stored that could stop them. Nil: the rest of the script decides; nothing was changed.
--- It needs no library, since building their functions takes longer than all its commands.
-local function usualStep()
-  local isPlain = maintenance == '' and #others == 0 and not string.find(flags, 'announce', 1, true) and not string.find(done, '!', 1, true)
-  local isFew = #done < 600 and (readyCount <= sure or count == sure)
-  if not isPlain or not isFew or redis.call('EXISTS', prioritised, limits, suspended, grouped) > 0 then return nil end
+-- Lua allows 200 locals at a time.
+do
+  -- Ends and takes a few plain jobs while nothing is stored that could stop them. Nil: the rest of the script decides; nothing was changed.
+  -- It needs no library, since building their functions takes longer than all its commands.
+  local function usualStep()
+    local isPlain = maintenance == '' and #others == 0 and not string.find(flags, 'announce', 1, true) and not string.find(done, '!', 1, true)
+    local isFew = #done < 600 and (readyCount <= sure or count == sure)
+    if not isPlain or not isFew or redis.call('EXISTS', prioritised, limits, suspended, grouped) > 0 then return nil end
 
-  if takes or looks or string.find(flags, 'time', 1, true) then readClock() end
-  local members, goneIds, isEnding = {}, {}, {}
-  for member in string.gmatch(done, '[^\n]+') do
-    members[#members + 1] = member
-    goneIds[#goneIds + 1] = string.sub(member, 13)
-    isEnding[member] = true
-  end
-  for _, ends in ipairs(#members > 0 and redis.call('ZMSCORE', leases, unpack(members)) or {}) do
-    if not ends then return nil end
-  end
-  local nextDue, nextEnd = -2, -2
-  if looks then
-    nextDue = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] or -1)
-    nextEnd = -1
-    local first = redis.call('ZRANGE', leases, 0, #members, 'WITHSCORES')
-    for i = #first, 2, -2 do
-      if not isEnding[first[i - 1]] then nextEnd = tonumber(first[i]) end
+    if takes or looks or string.find(flags, 'time', 1, true) then readClock() end
+    local members, goneIds, isEnding = {}, {}, {}
+    for member in string.gmatch(done, '[^\n]+') do
+      members[#members + 1] = member
+      goneIds[#goneIds + 1] = string.sub(member, 13)
+      isEnding[member] = true
     end
-    if nextDue >= 0 and nextDue <= now or nextEnd >= 0 and nextEnd <= now then return nil end
-  end
-  local hasFailures = redis.call('HLEN', failures) > 0
-  local ids, reply, records = {}, {}, ''
-  if readyCount > 0 then
-    local maxBytes, firstRead = string.match(room, '^(%d+) (%d+)$')
-    if math.min(readyCount, count) > tonumber(firstRead or count) then return nil end
-    ids = redis.call('LRANGE', waiting, 0, count - 1)
-    reply = redis.call('HMGET', jobs, unpack(ids))
-    local bytes = 0
-    for i = 1, #ids do
-      if not reply[i] then return nil end
-      bytes = bytes + #reply[i]
+    for _, ends in ipairs(#members > 0 and redis.call('ZMSCORE', leases, unpack(members)) or {}) do
+      if not ends then return nil end
     end
-    if bytes > tonumber(maxBytes or 4194304) and #ids > 1 then return nil end
-    if hasFailures then
-      local found = redis.call('HMGET', failures, unpack(ids))
-      for i = 1, #ids do found[i] = found[i] or '' end
-      records = table.concat(found, '\n')
+    local nextDue, nextEnd = -2, -2
+    if looks then
+      nextDue = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] or -1)
+      nextEnd = -1
+      local first = redis.call('ZRANGE', leases, 0, #members, 'WITHSCORES')
+      for i = #first, 2, -2 do
+        if not isEnding[first[i - 1]] then nextEnd = tonumber(first[i]) end
+      end
+      if nextDue >= 0 and nextDue <= now or nextEnd >= 0 and nextEnd <= now then return nil end
     end
-  end
-  local leaves = isWoken and readyCount > #ids
-  if leaves then failOnOtherType(wake) end
-  -- Jobs that are taken were read from it. `SET` with `GET` refuses another type of `taken` itself, before anything has changed.
-  if #members > 0 and #ids == 0 then failOnOtherType(jobs) end
+    local hasFailures = redis.call('HLEN', failures) > 0
+    local ids, reply, records = {}, {}, ''
+    if readyCount > 0 then
+      local maxBytes, firstRead = string.match(room, '^(%d+) (%d+)$')
+      if math.min(readyCount, count) > tonumber(firstRead or count) then return nil end
+      ids = redis.call('LRANGE', waiting, 0, count - 1)
+      reply = redis.call('HMGET', jobs, unpack(ids))
+      local bytes = 0
+      for i = 1, #ids do
+        if not reply[i] then return nil end
+        bytes = bytes + #reply[i]
+      end
+      if bytes > tonumber(maxBytes or 4194304) and #ids > 1 then return nil end
+      if hasFailures then
+        local found = redis.call('HMGET', failures, unpack(ids))
+        for i = 1, #ids do found[i] = found[i] or '' end
+        records = table.concat(found, '\n')
+      end
+    end
+    local leaves = isWoken and readyCount > #ids
+    if leaves then failOnOtherType(wake) end
+    -- Jobs that are taken were read from it. `SET` with `GET` refuses another type of `taken` itself, before anything has changed.
+    if #members > 0 and #ids == 0 then failOnOtherType(jobs) end
 
-  if takes then
-    allowWrites(leases)
-    if repeated(redis.call('SET', taken, recordOf(ids), 'PX', 600000, 'GET')) then return nil end
-    if leaves then redis.call('ZADD', wake, 0, 'job') end
-  end
-  local n = #reply
-  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = table.concat(ids, '\n'), records, '', ''
-  if #ids > 0 then
-    local ends = now + leaseMs
-    if looks and (nextEnd < 0 or ends < nextEnd) then nextEnd = ends end
-    local taking = {}
-    for i = 1, #ids do
-      taking[2 * i - 1] = string.format('%.0f', ends)
-      taking[2 * i] = takeId .. ids[i]
+    if takes then
+      allowWrites(leases)
+      if repeated(redis.call('SET', taken, recordOf(ids), 'PX', 600000, 'GET')) then return nil end
+      if leaves then redis.call('ZADD', wake, 0, 'job') end
     end
-    redis.call('ZADD', leases, unpack(taking))
-    redis.call('LTRIM', waiting, #ids, -1)
+    local n = #reply
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = table.concat(ids, '\n'), records, '', ''
+    if #ids > 0 then
+      local ends = now + leaseMs
+      if looks and (nextEnd < 0 or ends < nextEnd) then nextEnd = ends end
+      local taking = {}
+      for i = 1, #ids do
+        taking[2 * i - 1] = string.format('%.0f', ends)
+        taking[2 * i] = takeId .. ids[i]
+      end
+      redis.call('ZADD', leases, unpack(taking))
+      redis.call('LTRIM', waiting, #ids, -1)
+    end
+    if #members > 0 then
+      redis.call('ZREM', leases, unpack(members))
+      redis.call('HDEL', jobs, unpack(goneIds))
+      if hasFailures then redis.call('HDEL', failures, unpack(goneIds)) end
+    end
+    reply[n + 5] = string.format('%s %.0f %.0f 0 0 -2 0 0', micros, nextDue, nextEnd)
+    return reply
   end
-  if #members > 0 then
-    redis.call('ZREM', leases, unpack(members))
-    redis.call('HDEL', jobs, unpack(goneIds))
-    if hasFailures then redis.call('HDEL', failures, unpack(goneIds)) end
-  end
-  reply[n + 5] = string.format('%s %.0f %.0f 0 0 -2 0 0', micros, nextDue, nextEnd)
-  return reply
+  local usual = usualStep()
+  if usual then return usual end
 end
-local usual = usualStep()
-if usual then return usual end
 
 -- Libraries
 
@@ -416,34 +415,11 @@ if isLimited then count = math.min(sure, count, allowed) end
 
 -- Chosen jobs: nothing changes
 
--- Of the jobs that are chosen: the ids of those of other priorities than 0, how many of these are urgent, and how many have priority 0.
-local ranked, urgent, plain = {}, 0, 0
+-- Of the jobs that are chosen: the ids of those of other priorities than 0, and how many have priority 0.
+local ranked, plain = {}, 0
 local rankedLeft = isRare and redis.call('ZCARD', prioritised) or 0
-local function firstWaiting(wanted)
-  local ids = redis.call('LRANGE', waiting, 0, wanted - 1)
-  plain = #ids
-  return ids
-end
--- Ready jobs by priority: urgent ones, then those of priority 0, then the others.
-local function firstRanked(wanted)
-  local entries = {}
-  local function takeFrom(low, high)
-    local found =
-      redis.call('ZRANGEBYSCORE', prioritised, low, high, 'WITHSCORES', 'LIMIT', 0, wanted - #entries)
-    for i = 1, #found, 2 do
-      ranked[#ranked + 1] = found[i]
-      entries[#entries + 1] = entryOf(found[i], math.floor(tonumber(found[i + 1]) / band))
-    end
-  end
-  takeFrom('-inf', '(0')
-  urgent = #ranked
-  if #entries < wanted then
-    for _, id in ipairs(firstWaiting(wanted - #entries)) do entries[#entries + 1] = id end
-  end
-  if #entries < wanted then takeFrom('0', '+inf') end
-  return entries
-end
-
+local entries, chosen, begins = {}, nil, 0
+local leaving = {}
 local ids, reply, records = {}, {}, ''
 -- Some jobs are no longer stored; there was no room for all.
 local isMissing, isCut = false, false
@@ -471,42 +447,69 @@ local function readJobs(entries, most, slice)
   end
   return all
 end
-local function firstReady(wanted)
-  return rankedLeft > 0 and firstRanked(wanted) or firstWaiting(wanted)
-end
-local function firstOfAll(wanted)
-  return hasGroups and withGroups(count, wanted, firstReady) or firstReady(wanted)
-end
-local entries, chosen, begins = {}, nil, 0
-local maxBytes, firstRead = 4194304, 500
-if room ~= '' then
-  local most, slice = string.match(room, '^(%d+) (%d+)$')
-  maxBytes, firstRead = tonumber(most), tonumber(slice)
-end
-local leaving = {}
-if names then
-  for member in pairs(isEnding) do leaving[#leaving + 1] = member end
-  leaving = namedOf(jobs, named, names, leaving)
-  if looks then addStale(leaving, leases, named, isEnding, micros) end
-end
-if names or hasSuspended then
-  entries, ids, reply, plain, ranked, chosen =
-    chooseByName(jobs, suspended, named, names, leaving, count, maxBytes, firstOfAll)
-  isCut, begins = chosen.isCut, chosen.ofGroups
-  for i = 1, #ids do isMissing = isMissing or not reply[i] end
-elseif count > 0 then
-  entries = firstOfAll(count)
-  local n = readJobs(entries, maxBytes, firstRead)
-  begins = groupShare(n, #entries)
-  if n < #entries then
-    -- The others stay where they are.
-    isCut = true
-    local most = n - begins
-    plain = math.max(0, math.min(plain, most - urgent))
-    for _, list in ipairs({ entries, ids, reply }) do
-      for i = #list, n + 1, -1 do list[i] = nil end
+
+do
+  -- How many of those of other priorities are urgent.
+  local urgent = 0
+  local function firstWaiting(wanted)
+    local ids = redis.call('LRANGE', waiting, 0, wanted - 1)
+    plain = #ids
+    return ids
+  end
+  -- Ready jobs by priority: urgent ones, then those of priority 0, then the others.
+  local function firstRanked(wanted)
+    local entries = {}
+    local function takeFrom(low, high)
+      local found =
+        redis.call('ZRANGEBYSCORE', prioritised, low, high, 'WITHSCORES', 'LIMIT', 0, wanted - #entries)
+      for i = 1, #found, 2 do
+        ranked[#ranked + 1] = found[i]
+        entries[#entries + 1] = entryOf(found[i], math.floor(tonumber(found[i + 1]) / band))
+      end
     end
-    for i = #ranked, most - plain + 1, -1 do ranked[i] = nil end
+    takeFrom('-inf', '(0')
+    urgent = #ranked
+    if #entries < wanted then
+      for _, id in ipairs(firstWaiting(wanted - #entries)) do entries[#entries + 1] = id end
+    end
+    if #entries < wanted then takeFrom('0', '+inf') end
+    return entries
+  end
+  local function firstReady(wanted)
+    return rankedLeft > 0 and firstRanked(wanted) or firstWaiting(wanted)
+  end
+  local function firstOfAll(wanted)
+    return hasGroups and withGroups(count, wanted, firstReady) or firstReady(wanted)
+  end
+  local maxBytes, firstRead = 4194304, 500
+  if room ~= '' then
+    local most, slice = string.match(room, '^(%d+) (%d+)$')
+    maxBytes, firstRead = tonumber(most), tonumber(slice)
+  end
+  if names then
+    for member in pairs(isEnding) do leaving[#leaving + 1] = member end
+    leaving = namedOf(jobs, named, names, leaving)
+    if looks then addStale(leaving, leases, named, isEnding, micros) end
+  end
+  if names or hasSuspended then
+    entries, ids, reply, plain, ranked, chosen =
+      chooseByName(jobs, suspended, named, names, leaving, count, maxBytes, firstOfAll)
+    isCut, begins = chosen.isCut, chosen.ofGroups
+    for i = 1, #ids do isMissing = isMissing or not reply[i] end
+  elseif count > 0 then
+    entries = firstOfAll(count)
+    local n = readJobs(entries, maxBytes, firstRead)
+    begins = groupShare(n, #entries)
+    if n < #entries then
+      -- The others stay where they are.
+      isCut = true
+      local most = n - begins
+      plain = math.max(0, math.min(plain, most - urgent))
+      for _, list in ipairs({ entries, ids, reply }) do
+        for i = #list, n + 1, -1 do list[i] = nil end
+      end
+      for i = #ranked, most - plain + 1, -1 do ranked[i] = nil end
+    end
   end
 end
 
@@ -602,55 +605,57 @@ end
 
 -- Events
 
--- Nothing is ready, and nothing was taken.
-local isIdle = false
-if lines then
-  for i = 1, recorded and 0 or #entries do tell('active', (idOf(entries[i])), nameOf(reply[i])) end
-  for _, member in ipairs(leasedOf(leases, members)) do tell('completed', string.sub(member, -14)) end
-  for _, id in ipairs(overdue) do tell('removed', id) end
-  isIdle = #entries == 0 and not hasSuspended and not hasGroups and not (chosen and #chosen.later > 0)
-    and redis.call('LLEN', waiting) + redis.call('ZCARD', prioritised) == plain + #ranked
-end
-if looks and opens then nextDue = nextDue < 0 and opens or math.min(nextDue, opens) end
-
--- Removals
-
-local leased, freed = (looks or isIdle) and redis.call('ZCARD', leases), 0
-if #members > 0 then
-  freed = redis.call('ZREM', leases, unpack(members))
-  for _, member in ipairs(members) do
-    -- Some leases may no longer be held. Ends of reclaimed ones are refused. The others ended with an earlier arrival of this call, or
-    -- were lost in a failover: in both cases their jobs are done. The lease of a dead letter was reclaimed so long ago that `revoked`
-    -- no longer has it.
-    local id = string.sub(member, -14)
-    local refusal = freed < #members and (revokedAs(revoked, member) or redis.call('ZSCORE', dead, id) and member)
-    if refusal then refused[#refused + 1] = refusal else goneIds[#goneIds + 1] = id end
+do
+  -- Nothing is ready, and nothing was taken.
+  local isIdle = false
+  if lines then
+    for i = 1, recorded and 0 or #entries do tell('active', (idOf(entries[i])), nameOf(reply[i])) end
+    for _, member in ipairs(leasedOf(leases, members)) do tell('completed', string.sub(member, -14)) end
+    for _, id in ipairs(overdue) do tell('removed', id) end
+    isIdle = #entries == 0 and not hasSuspended and not hasGroups and not (chosen and #chosen.later > 0)
+      and redis.call('LLEN', waiting) + redis.call('ZCARD', prioritised) == plain + #ranked
   end
-end
-remove(leases, endedMembers)
-if looks then
-  nextEnd = leased > freed + #endedMembers and tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) or -1
-  if nextEnd >= 0 then nextEnd = math.max(nextEnd, graceUntil) end
-end
-for _, id in ipairs(overdue) do goneIds[#goneIds + 1] = id end
-if #goneIds > 0 then
-  redis.call('HDEL', jobs, unpack(goneIds))
-  if isRare then redis.call('HDEL', failures, unpack(goneIds)) end
-end
-if plain > 0 then redis.call('LTRIM', waiting, plain, -1) end
-remove(prioritised, ranked)
-if chosen then remove(suspended, chosen.brought) end
-closeGroups()
-inBatches(leaving, function(...) redis.call('ZREM', named, ...) end)
-remove(delayed, due)
-closeFamilies(delayed, families)
-remove(dead, overdue)
-if heldUntil > 0 and heldUntil <= now then redis.call('HDEL', limits, 'heldUntil') end
-if listened and not lines then redis.call('HDEL', limits, 'listened') end
-if lines then
-  local ended = freed + #endedMembers
-  if isIdle and ended > 0 and leased == ended then tell('drained') end
-  recordEvents(events)
+  if looks and opens then nextDue = nextDue < 0 and opens or math.min(nextDue, opens) end
+
+  -- Removals
+
+  local leased, freed = (looks or isIdle) and redis.call('ZCARD', leases), 0
+  if #members > 0 then
+    freed = redis.call('ZREM', leases, unpack(members))
+    for _, member in ipairs(members) do
+      -- Some leases may no longer be held. Ends of reclaimed ones are refused. The others ended with an earlier arrival of this call, or
+      -- were lost in a failover: in both cases their jobs are done. The lease of a dead letter was reclaimed so long ago that `revoked`
+      -- no longer has it.
+      local id = string.sub(member, -14)
+      local refusal = freed < #members and (revokedAs(revoked, member) or redis.call('ZSCORE', dead, id) and member)
+      if refusal then refused[#refused + 1] = refusal else goneIds[#goneIds + 1] = id end
+    end
+  end
+  remove(leases, endedMembers)
+  if looks then
+    nextEnd = leased > freed + #endedMembers and tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) or -1
+    if nextEnd >= 0 then nextEnd = math.max(nextEnd, graceUntil) end
+  end
+  for _, id in ipairs(overdue) do goneIds[#goneIds + 1] = id end
+  if #goneIds > 0 then
+    redis.call('HDEL', jobs, unpack(goneIds))
+    if isRare then redis.call('HDEL', failures, unpack(goneIds)) end
+  end
+  if plain > 0 then redis.call('LTRIM', waiting, plain, -1) end
+  remove(prioritised, ranked)
+  if chosen then remove(suspended, chosen.brought) end
+  closeGroups()
+  inBatches(leaving, function(...) redis.call('ZREM', named, ...) end)
+  remove(delayed, due)
+  closeFamilies(delayed, families)
+  remove(dead, overdue)
+  if heldUntil > 0 and heldUntil <= now then redis.call('HDEL', limits, 'heldUntil') end
+  if listened and not lines then redis.call('HDEL', limits, 'listened') end
+  if lines then
+    local ended = freed + #endedMembers
+    if isIdle and ended > 0 and leased == ended then tell('drained') end
+    recordEvents(events)
+  end
 end
 -- Publishing is only a hint, so an error is ignored: the user may lack the permission.
 for _, ids in pairs(notified) do redis.pcall('PUBLISH', ids.channel, ids.caller .. '\t' .. table.concat(ids, '\n')) end
@@ -662,11 +667,11 @@ reply[n + 1] = table.concat(entries, '\n')
 reply[n + 2] = records
 reply[n + 3] = table.concat(refused, '\n')
 reply[n + 4] = table.concat(reclaimed, '\n')
--- Under a limit a worker with free handlers waits: it is woken when another job may begin.
-local isMoreAhead = isMore and (isCut or onlySure and not isLimited)
-local isStopped = paused or heldUntil > now
 reply[n + 5] = string.format(
   '%s %.0f %.0f %d %d %.0f %d %d',
-  micros, nextDue, nextEnd, promoted, isMoreAhead and 1 or 0, nextStart, isStopped and 1 or 0, young
+  micros, nextDue, nextEnd, promoted,
+  -- Under a limit a worker with free handlers waits: it is woken when another job may begin.
+  isMore and (isCut or onlySure and not isLimited) and 1 or 0,
+  nextStart, (paused or heldUntil > now) and 1 or 0, young
 )
 return reply

@@ -23,6 +23,17 @@ local count = redis.call("INCR", KEYS[1])
 if count == 1 then redis.call("PEXPIRE", KEYS[1], ARGV[1]) end
 return count`;
 
+/** As little as keeps what kit promises: limits that can be replaced, the server's clock, also if it is set back, and an expiry. */
+const evenly = `
+local replaced, time, state = redis.call("GET", KEYS[1]), redis.call("TIME"), redis.call("GET", KEYS[2])
+local now = time[1] * 1000000 + time[2]
+local last, used = now, 0
+if state then last, used = string.match(state, "^(%d+) (%d+)$") end
+local level = math.max(0, used - math.max(0, now - last) * ARGV[1]) + 1000000
+if replaced or level > tonumber(ARGV[2]) then return 0 end
+redis.call("SET", KEYS[2], string.format("%.0f %.0f", now, math.ceil(level)), "PX", math.ceil(level / ARGV[1] / 1000) + 1)
+return 1`;
+
 export const implementations = catalogOf<Limiting, LimiterSetup>([
   {
     id: "kit",
@@ -108,8 +119,20 @@ export const implementations = catalogOf<Limiting, LimiterSetup>([
     },
   },
   {
-    id: "raw count",
+    id: "raw gcra",
     peer: "floor",
+    settings: "EVALSHA that reads replaced limits, the clock and a level, and writes the level with its expiry",
+    open: async (url, { count, perMs }) => {
+      const redis = await connected(url);
+      const sha = String(await redis.script("LOAD", evenly));
+      const terms = [count / perMs / 1_000, count].map((tokens) => tokens * 1_000_000);
+      return {
+        consume: async (key) => Number(await redis.evalsha(sha, 2, "{api}:limits", `{api}:${key}`, ...terms)) === 1,
+      };
+    },
+  },
+  {
+    id: "raw count",
     settings: "EVALSHA that counts, and sets an expiry at the first",
     open: async (url, { count, perMs }) => {
       const redis = await connected(url);
