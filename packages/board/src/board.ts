@@ -1,20 +1,24 @@
 import { type Connection, KitError, KitUnavailableError, type RedisLike } from "@kit/core";
 import { addressOf, type PackageDescriptor, resolve } from "@kit/core/toolkit";
 import { assets } from "./assets/index.js";
-import { commandOf, inspectorOf } from "./call/call.js";
-import { kindsOf } from "./call/find.js";
+import { kindsOf } from "./pages/find.js";
 import { formOf, headers, isOwnForm } from "./guard.js";
 import { type BoardAction, type BoardOptions, boardRules, type BoardThing } from "./options.js";
 import { act, actedPage, type Asked, askPage, messageOf } from "./pages/action.js";
 import { Doctor, findingsHead, healthPage } from "./pages/health.js";
-import { html, type Html } from "./pages/html.js";
-import { jobPage } from "./pages/job.js";
 import { layout } from "./pages/layout.js";
 import { listPage, overviewPage } from "./pages/overview.js";
-import { note, overviewPath } from "./pages/parts.js";
-import { queuePage } from "./pages/queue.js";
-import { thingPage } from "./pages/thing.js";
-import type { Page, View } from "./pages/view.js";
+import {
+  commandOf,
+  html,
+  type Html,
+  inspectorOf,
+  note,
+  overviewPath,
+  type Page,
+  thingPage,
+  type View,
+} from "./view/index.js";
 
 /** Answers a request with a page of the board. It never rejects. */
 export type Board = (request: Request) => Promise<Response>;
@@ -132,8 +136,12 @@ class Handler {
       const asked: Asked = { command, inspector, thing };
       return { thing, asked, page: (view) => askPage(view, asked) };
     }
-    const make = isOfQueue(packages, kind) ? { queue: queuePage, job: jobPage }[kind] : undefined;
-    return { thing, page: (view) => (make ?? thingPage)(view, inspector, names) };
+    if (!isOfQueue(packages, kind)) return { thing, page: (view) => thingPage(view, inspector, names) };
+    const ofQueue = async (view: View): Promise<Page> => {
+      const { queuePage, jobPage } = await import("./queue/index.js");
+      return await (kind === "queue" ? queuePage : jobPage)(view, inspector, names);
+    };
+    return { thing, page: ofQueue };
   }
 
   async #post(request: Request, view: View, { asked, thing }: Route): Promise<Page> {

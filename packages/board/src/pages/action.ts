@@ -1,12 +1,31 @@
 import { KitError } from "@kit/core";
 import type { CliCommand, Inspector } from "@kit/core/toolkit";
-import { InputError, type Outcome, run, type Values } from "../call/call.js";
+import {
+  address,
+  argumentFields,
+  argumentsOf,
+  capital,
+  factList,
+  foreign,
+  html,
+  type Html,
+  InputError,
+  none,
+  note,
+  optionFields,
+  type Outcome,
+  type Page,
+  pathTo,
+  placeFields,
+  reportTable,
+  run,
+  thingAddress,
+  type Values,
+  valuesOf,
+  type View,
+  visible,
+} from "../view/index.js";
 import type { BoardAction, BoardThing } from "../options.js";
-import { argumentFields, argumentsOf, optionFields, valuesOf } from "./form.js";
-import { address, capital, foreign, html, type Html, none, thingAddress, visible } from "./html.js";
-import { factList, note, placeFields, reportTable } from "./parts.js";
-import { pathTo } from "./thing.js";
-import type { Page, View } from "./view.js";
 
 /** An action that a person has asked for. */
 export interface Asked {

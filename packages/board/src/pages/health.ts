@@ -1,9 +1,22 @@
 import { type Connection, KitError } from "@kit/core";
 import { counted, type DoctorCheck, type Finding, isForbidden } from "@kit/core/toolkit";
-import { kindsOf, scan } from "../call/find.js";
-import { address, bytes, count, html, type Html, instant, none, prose, visible } from "./html.js";
-import { note, overviewPath, tableOf } from "./parts.js";
-import type { Page, View } from "./view.js";
+import { kindsOf, scan } from "./find.js";
+import {
+  address,
+  bytes,
+  count,
+  html,
+  type Html,
+  instant,
+  none,
+  note,
+  overviewPath,
+  type Page,
+  prose,
+  tableOf,
+  type View,
+  visible,
+} from "../view/index.js";
 
 /** How long one check may take, and how long the findings are kept for all viewers. */
 const checkMs = 5_000;

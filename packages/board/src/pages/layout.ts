@@ -1,7 +1,6 @@
 import type { HtmlEscapedString } from "hono/utils/html";
 import { assetAddress } from "../assets/index.js";
-import { address, foreign, html, type Html, none } from "./html.js";
-import type { Page, View } from "./view.js";
+import { address, foreign, html, type Html, none, type Page, type View } from "../view/index.js";
 
 /** How often a live part is read again. */
 const refreshS = 5;

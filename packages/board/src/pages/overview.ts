@@ -1,9 +1,22 @@
 import { counted } from "@kit/core/toolkit";
-import { look } from "../call/call.js";
-import { type Found, type Kind, kindsOf, scan, scanSteps } from "../call/find.js";
-import { address, capital, count, foreign, html, type Html, none, prose, thingAddress } from "./html.js";
-import { note, overviewPath, tableOf } from "./parts.js";
-import type { Page, View } from "./view.js";
+import {
+  address,
+  capital,
+  count,
+  foreign,
+  html,
+  type Html,
+  look,
+  none,
+  note,
+  overviewPath,
+  type Page,
+  prose,
+  tableOf,
+  thingAddress,
+  type View,
+} from "../view/index.js";
+import { type Found, type Kind, kindsOf, scan, scanSteps } from "./find.js";
 
 /**
  * The commands that the scan and the inspectors of a page may send: 25 less than a page may, since the first look at a thing also loads

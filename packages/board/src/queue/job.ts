@@ -1,12 +1,30 @@
 import { type Inspector, secondsText } from "@kit/core/toolkit";
-import { inspectorOf, look, read } from "../call/call.js";
+import {
+  actionsOf,
+  bytes,
+  factList,
+  foreign,
+  html,
+  type Html,
+  inspectorOf,
+  instant,
+  look,
+  none,
+  note,
+  type Page,
+  pathTo,
+  read,
+  tableOf,
+  thingAddress,
+  thingLink,
+  thingPage,
+  type View,
+  visible,
+} from "../view/index.js";
 import type { JobValue } from "../options.js";
-import { bytes, foreign, html, type Html, instant, none, thingAddress, visible } from "./html.js";
-import { note, tableOf, thingLink } from "./parts.js";
-import type { FlowData, JobData, JobError, LogData } from "./queue-data.js";
+import type { FlowData, JobData, JobError, LogData } from "./data.js";
 import { workerText } from "./queue.js";
-import { actionsOf, pathTo, thingPage } from "./thing.js";
-import type { Page, View } from "./view.js";
+import { jobWaits } from "./waits.js";
 
 /** The lines of a log, and the characters of a value, that a page shows. */
 const maxLines = 100;
@@ -14,17 +32,6 @@ const maxText = 20_000;
 
 const codeOf = (text: string): Html =>
   html`<pre class="code" tabindex="0">${visible(text.slice(0, maxText))}${text.length > maxText ? "\n…" : ""}</pre>`;
-
-const waitsPart = ({ waits = [], queue }: JobData): Html =>
-  waits.length === 0
-    ? none
-    : html`<section class="card why">
-        <h2>Why does it wait?</h2>
-        <ul>
-          ${waits.map(({ text, until }) => html`<li><strong>${visible(text)}.</strong> ${until === null ? none : html`Until ${instant(until)} UTC.`}</li>`)}
-        </ul>
-        <p class="quiet"><a href="${thingAddress("queue", [queue])}">Limits and workers of the queue</a></p>
-      </section>`;
 
 const tones: Readonly<Record<string, string>> = {
   active: "good",
@@ -53,7 +60,7 @@ const timeline = (job: JobData): Html => {
 
 const factsPart = (job: JobData): Html => {
   const { name, attempts, maxAttempts, crashes, priority, worker, uniqueKey, timeoutMs, bytes: size, state } = job;
-  const facts: readonly (readonly [string, Html | string])[] = [
+  const facts: Parameters<typeof factList>[0] = [
     ["Name", foreign(name)],
     [
       "Failed attempts",
@@ -67,16 +74,7 @@ const factsPart = (job: JobData): Html => {
   ];
   return html`<section class="card">
     <p><span class="badge ${tones[state] ?? "warn"}">${state}</span></p>
-    <dl class="facts">
-      ${facts.map(
-        ([term, value]) =>
-          html`<div>
-            <dt>${term}</dt>
-            <dd>${value}</dd>
-          </div>`,
-      )}
-    </dl>
-    ${timeline(job)}
+    ${factList(facts)}${timeline(job)}
   </section>`;
 };
 
@@ -166,9 +164,17 @@ export const jobPage = async (view: View, inspector: Inspector, names: readonly 
       html`The queue ${thingLink("queue", [queue])} has no job with this id. It has completed, was deleted, or was never
       added.`,
     );
-    return { title: id, path, status: 404, isLive: true, head: html`<p class="kind">Job</p>`, body };
+    return {
+      title: id,
+      path,
+      status: 404,
+      isLive: true,
+      head: html`<p class="kind">Job</p>`,
+      body,
+    };
   }
   const job = report.data as JobData;
+  const limits = html`<a href="${thingAddress("queue", [queue])}">Limits and workers of the queue</a>`;
   const [log, children] = await Promise.all([logPart(view, job), childrenPart(view, job)]);
   return {
     title: id,
@@ -176,6 +182,6 @@ export const jobPage = async (view: View, inspector: Inspector, names: readonly 
     isLive: true,
     head: html`<p class="kind">Job</p>
       ${await actionsOf(view, "job", names, report)}`,
-    body: html`${waitsPart(job)}${factsPart(job)}${errorPart(job)}${progressPart(job)}${children}${log}${valueParts(view, job)}`,
+    body: html`${jobWaits(job, limits)}${factsPart(job)}${errorPart(job)}${progressPart(job)}${children}${log}${valueParts(view, job)}`,
   };
 };

@@ -1,5 +1,5 @@
 import type { CliArgument, CliOption } from "@kit/core/toolkit";
-import type { Values } from "../call/call.js";
+import type { Values } from "./call.js";
 import { capital, html, type Html } from "./html.js";
 
 /** The prefix of the fields for options, and the field of the arguments after the thing's names. */
@@ -25,57 +25,54 @@ const labelOf = (name: string): string => capital(name.replaceAll("-", " "));
 /** Help texts are written for a terminal. */
 const helpOf = (about: string): string => about.replace(/; kit .*$/, "").replaceAll("--", "");
 
-const field = (option: CliOption, value: string): Html => {
-  const { name, about, takes } = option;
-  const id = `o-${name}`;
-  const help = html`<span class="help" id="${id}-help">${capital(helpOf(about))}</span>`;
-  if (takes === undefined)
-    return html`<div class="field check">
-      <input
-        id="${id}"
-        name="${optionField}${name}"
-        type="checkbox"
-        aria-describedby="${id}-help"
-        ${value === "" ? "" : html`checked`}
-      />
-      <label for="${id}">${labelOf(name)}</label>${help}
-    </div>`;
-  return html`<div class="field">
-    <label for="${id}">${labelOf(name)}</label>
+/** A text field with its label and help. */
+const field = (id: string, name: string, of: CliOption | CliArgument, value: string, more: Html | string): Html =>
+  html`<div class="field">
+    <label for="${id}">${labelOf(of.name)}</label>
     <input
       id="${id}"
-      name="${optionField}${name}"
+      name="${name}"
       value="${value}"
       maxlength="2000"
       autocomplete="off"
       aria-describedby="${id}-help"
-      ${takes === "integer" ? html`inputmode="numeric" pattern="[0-9]{1,15}"` : ""}
+      ${more}
     />
-    ${help}
+    <span class="help" id="${id}-help">${capital(helpOf(of.about))}</span>
+  </div>`;
+
+const optionInput = (option: CliOption, value: string): Html => {
+  const { name, about, takes } = option;
+  const id = `o-${name}`;
+  if (takes !== undefined)
+    return field(
+      id,
+      optionField + name,
+      option,
+      value,
+      takes === "integer" ? html`inputmode="numeric" pattern="[0-9]{1,15}"` : "",
+    );
+  return html`<div class="field check">
+    <input
+      id="${id}"
+      name="${optionField}${name}"
+      type="checkbox"
+      aria-describedby="${id}-help"
+      ${value === "" ? "" : html`checked`}
+    />
+    <label for="${id}">${labelOf(name)}</label>
+    <span class="help" id="${id}-help">${capital(helpOf(about))}</span>
   </div>`;
 };
 
 /** Fields for the options of a command or an inspector. */
 export const optionFields = (options: readonly CliOption[], fields: URLSearchParams): readonly Html[] =>
-  options.map((option) => field(option, fields.get(optionField + option.name) ?? ""));
+  options.map((option) => optionInput(option, fields.get(optionField + option.name) ?? ""));
 
 /** Fields for arguments after the names of the thing. */
 export const argumentFields = (args: readonly CliArgument[], fields: URLSearchParams): readonly Html[] => {
   const given = fields.getAll(argumentField);
-  return args.map(
-    ({ name, about, count }, at) =>
-      html`<div class="field">
-        <label for="a-${name}">${labelOf(name)}</label>
-        <input
-          id="a-${name}"
-          name="${argumentField}"
-          value="${given[at] ?? ""}"
-          maxlength="2000"
-          autocomplete="off"
-          aria-describedby="a-${name}-help"
-          ${count === "optional" ? "" : html`required`}
-        />
-        <span class="help" id="a-${name}-help">${capital(helpOf(about))}</span>
-      </div>`,
+  return args.map((arg, at) =>
+    field(`a-${arg.name}`, argumentField, arg, given[at] ?? "", arg.count === "optional" ? "" : html`required`),
   );
 };

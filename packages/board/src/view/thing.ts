@@ -1,6 +1,6 @@
 import type { Inspector, Report } from "@kit/core/toolkit";
 import { secondsText } from "@kit/core/toolkit";
-import { look } from "../call/call.js";
+import { look } from "./call.js";
 import { optionFields, valuesOf } from "./form.js";
 import { capital, foreign, html, type Html, none, thingAddress } from "./html.js";
 import { buttonBar, factList, kindPath, note, overviewPath, placeFields, reportTable, tableOf } from "./parts.js";

@@ -1,5 +1,5 @@
 import type { CliCommand, PackageDescriptor } from "@kit/core/toolkit";
-import type { Ground } from "../call/call.js";
+import type { Ground } from "./call.js";
 import type { BoardAction, BoardOptions, BoardThing } from "../options.js";
 import type { Html } from "./html.js";
 

@@ -1,12 +1,15 @@
-import type { Facts, Report } from "@kit/core/toolkit";
+import type { Report } from "@kit/core/toolkit";
 import { address, foreign, html, type Html, none, prose, thingAddress, visible } from "./html.js";
 import type { OfferedButton } from "./view.js";
+
+/** A cell is a text, or a part of a page. */
+export type Cell = string | Html;
 
 /** Facts that are only for a terminal. */
 const terminalFacts: readonly string[] = ["next step"];
 
 /** The facts of a report. */
-export const factList = (facts: Facts, without: readonly string[] = []): Html => {
+export const factList = (facts: readonly (readonly [string, Cell])[], without: readonly string[] = []): Html => {
   const shown = facts.filter(([name]) => !terminalFacts.includes(name) && !without.includes(name));
   if (shown.length === 0) return none;
   return html`<dl class="facts">
@@ -14,14 +17,11 @@ export const factList = (facts: Facts, without: readonly string[] = []): Html =>
       ([name, value]) =>
         html`<div>
           <dt>${visible(name)}</dt>
-          <dd>${prose(value)}</dd>
+          <dd>${typeof value === "string" ? prose(value) : value}</dd>
         </div>`,
     )}
   </dl>`;
 };
-
-/** A cell is a text, or a part of a page. */
-export type Cell = string | Html;
 
 /** A table, which scrolls by itself on a narrow screen. */
 export const tableOf = (

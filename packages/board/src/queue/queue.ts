@@ -1,10 +1,27 @@
 import { type Inspector, secondsText } from "@kit/core/toolkit";
-import { look, read } from "../call/call.js";
-import { count, foreign, html, type Html, instant, none, thingAddress } from "./html.js";
-import { factList, note, placeFields, tableOf, thingLink } from "./parts.js";
-import type { JobRow, ListData, QueueData, SchedulesData, WorkersData } from "./queue-data.js";
-import { actionsOf, keysPart, pathTo, thingPage } from "./thing.js";
-import type { Page, View } from "./view.js";
+import {
+  actionsOf,
+  count,
+  factList,
+  foreign,
+  html,
+  type Html,
+  instant,
+  keysPart,
+  look,
+  none,
+  note,
+  type Page,
+  pathTo,
+  placeFields,
+  read,
+  tableOf,
+  thingAddress,
+  thingLink,
+  thingPage,
+  type View,
+} from "../view/index.js";
+import type { JobRow, ListData, QueueData, SchedulesData, WorkersData } from "./data.js";
 
 /** The jobs and the schedules of a page. */
 const perPage = 20;

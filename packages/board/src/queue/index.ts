@@ -1,0 +1,2 @@
+export { jobPage } from "./job.js";
+export { queuePage } from "./queue.js";

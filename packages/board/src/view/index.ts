@@ -1,0 +1,20 @@
+// What the pages share. The queue's pages are loaded when somebody opens one, and must not carry a copy.
+export { commandOf, InputError, inspectorOf, look, type Outcome, read, run, type Values } from "./call.js";
+export { argumentFields, argumentsOf, optionFields, valuesOf } from "./form.js";
+export {
+  address,
+  bytes,
+  capital,
+  count,
+  foreign,
+  html,
+  type Html,
+  instant,
+  none,
+  prose,
+  thingAddress,
+  visible,
+} from "./html.js";
+export { factList, note, overviewPath, placeFields, reportTable, tableOf, thingLink } from "./parts.js";
+export { actionsOf, keysPart, pathTo, thingPage } from "./thing.js";
+export { type Page, type View } from "./view.js";
