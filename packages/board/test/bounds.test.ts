@@ -58,6 +58,12 @@ describe("the work of a page", () => {
     for (let n = 0; n < 1_000; n++) void hits.add({ path: `/p${String(n)}` });
     await stats.flush();
 
+    const crowded = createQueue(client, "crowded", { prefix });
+    redis.defer(async () => {
+      await crowded.close();
+    });
+    for (let n = 0; n < 250; n++) await crowded.add("slow", n, { id: `g${String(n)}`, group: `tenant-${String(n)}` });
+
     const visitor = visit(redis);
     const pages = [
       "",
@@ -73,6 +79,8 @@ describe("the work of a page", () => {
       thing("job", ["big", "j299999"]),
       thing("job", ["big", "j299999"], ["do", "queue remove"]),
       thing("lock", ["item:7"], ["keys", "1"]),
+      thing("queue", ["crowded"]),
+      thing("queue", ["crowded"], ["groups", "tenant-150"]),
     ];
     // The first page after the start of a server also loads scripts, and calls at the same time load the same ones.
     await visitor.get("");

@@ -4,7 +4,7 @@ import type { Server } from "node:http";
 import { delimiter, join } from "node:path";
 import { serve } from "@hono/node-server";
 import { createLock } from "@kit/lock";
-import { inspectJob, inspectQueue } from "@kit/queue/manage";
+import { inspectJob, inspectQueue, pauseQueue } from "@kit/queue/manage";
 import { createSemaphore } from "@kit/semaphore";
 import { useRedis } from "@kit/testing";
 import axe from "axe-core";
@@ -49,6 +49,8 @@ describe.skipIf(!executablePath)("in a browser", { timeout: 600_000 }, () => {
     redis.defer(() => Promise.all([lock.close({ timeoutMs: 0 }), semaphore.close({ timeoutMs: 0 })]));
     await lock.acquire("a-rather-long-name-of-a-lock:with:parts:2026-11-29:and-more");
     await semaphore.acquire();
+    await filled.queue.add("odd", 1, { group: "tenant-7" });
+    await pauseQueue(redis.client, { queue: "mail", prefix: redis.prefix }, { group: "tenant-7" });
     const { board } = visit(redis, { title: "shop, staging", jobData: (value) => value });
     const server = serve({ fetch: board, port: 0, hostname: "127.0.0.1" }) as Server;
     await vitest.vi.waitUntil(() => server.listening);

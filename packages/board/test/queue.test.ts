@@ -1,5 +1,5 @@
 import { addFlow } from "@kit/queue/flows";
-import { inspectJob, inspectQueue, pauseQueue, removeJob, setLimits } from "@kit/queue/manage";
+import { inspectJob, inspectQueue, listGroups, pauseQueue, removeJob, setLimits } from "@kit/queue/manage";
 import { reportProgress, writeLog } from "@kit/queue/progress";
 import { createSchedules } from "@kit/queue/schedules";
 import { createQueue } from "@kit/queue";
@@ -38,6 +38,64 @@ describe("the page of a queue", () => {
     const { text } = await visitor.get(thing("queue", ["mail"], ["state", "grouped"]));
     expect(text).toMatch(new RegExp(`1 In groups .*${id} send`));
     expect((await visitor.get(thing("job", ["mail", id]))).text).toContain("Group tenant-7 is paused");
+  });
+
+  /** Two groups: one is paused, and one could start its job. */
+  const grouped = async () => {
+    const { queue } = await fill(redis);
+    for (const group of ["able", "halted", "halted"]) await queue.add("odd", 1, { group });
+    await pauseQueue(redis.client, address(), { group: "halted" });
+  };
+
+  it("lists its groups, the halted first, with what keeps them", async () => {
+    await grouped();
+    const visitor = visit(redis);
+    const { text } = await visitor.get(thing("queue", ["mail"]));
+    expect(text).toMatch(/Groups 2 .*halted 2 0 of 1 20\d\d-.* paused since 20\d\d-.* able 1 0 of 1 20\d\d-.* ready/);
+    const jobs = await visitor.get(thing("queue", ["mail"], ["state", "grouped"], ["group", "halted"]));
+    expect(jobs.text).toMatch(/In groups jobs of group halted/);
+    expect([...jobs.html.matchAll(/<bdi>odd<\/bdi>/g)]).toHaveLength(2);
+    expect((await visitor.get(thing("queue", ["mail"], ["groups", "able"]))).text).toMatch(/Groups 2 .*halted 2/);
+  });
+
+  it("pauses, resumes and drains one group, after it has asked", async () => {
+    await grouped();
+    const visitor = visit(redis);
+    const stateOf = async (name: string) =>
+      (await listGroups(redis.client, address())).groups.find(({ group }) => group === name)?.state;
+    const links = async (): Promise<readonly string[]> => {
+      const { html } = await visitor.get(thing("queue", ["mail"]));
+      return [...html.matchAll(/class="act" href="\?([^"]*)"/g)].map(([, query = ""]) =>
+        query.replaceAll("&amp;", "&"),
+      );
+    };
+    const press = async (query: string): Promise<string> => {
+      const { html } = await visitor.get(query);
+      const fields = [...html.slice(html.indexOf('method="post"')).matchAll(/name="(o\.[^"]*)"\s+value="([^"]*)"/g)];
+      const [, action = ""] = /action="\?([^"]*)"/.exec(html) ?? [];
+      const sent = fields.map(([, name = "", value = ""]) => [name, value] as const);
+      return (await visitor.post(action.replaceAll("&amp;", "&"), sent)).text;
+    };
+    expect((await links()).map((query) => /do=queue\+(\w+)/.exec(query)?.[1])).toEqual([
+      ...["resume", "drain"],
+      ...["pause", "drain"],
+    ]);
+    const [resume = "", drainHalted = "", pauseAble = ""] = await links();
+    expect(await press(resume)).toContain("Done.");
+    expect(await stateOf("halted")).toBe("ready");
+    expect(await press(pauseAble)).toContain("Done.");
+    expect([await stateOf("able"), (await counts()).pausedAt]).toEqual(["paused", null]);
+    expect((await visitor.get(drainHalted)).text).toContain("would be deleted 2");
+    expect(await press(drainHalted)).toContain("Done.");
+    expect([await stateOf("halted"), (await counts()).grouped]).toEqual([undefined, 1]);
+  });
+
+  it("links no action on a group that the person may not run", async () => {
+    await grouped();
+    const authorize = (_request: Request, action: string): string | false => action !== "queue drain" && "bob";
+    const { html } = await visit(redis, { authorize }).get(thing("queue", ["mail"]));
+    expect(html).toContain("do=queue+pause&amp;o.group=able");
+    expect(html).not.toContain("do=queue+drain&amp;o.group");
   });
 
   it("shows its workers: process, handlers, and since when", async () => {

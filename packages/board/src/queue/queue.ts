@@ -21,13 +21,16 @@ import {
   thingPage,
   type View,
 } from "../view/index.js";
-import type { JobRow, ListData, QueueData, SchedulesData, WorkersData } from "./data.js";
+import { groupsPart } from "./groups.js";
+import type { JobRow, ListData, QueueData, SchedulesData } from "./data.js";
 
 /** The jobs and the schedules of a page. */
 const perPage = 20;
 const maxSchedules = 20;
 /** The workers that a page shows. A longer list is in `kit queue workers`. */
 const maxWorkers = 50;
+/** The workers that a queue lists. */
+const listedWorkers = 1_000;
 
 type Counts = Pick<
   QueueData,
@@ -83,9 +86,10 @@ export const workerText = ({ id, host, pid, name }: NonNullable<JobRow["worker"]
 const jobsPart = async (view: View, name: string, state: string, data: QueueData): Promise<Html> => {
   const { query } = view;
   const job = query.get("job") ?? "";
+  const group = query.get("group") ?? "";
   const start = Math.max(0, Math.trunc(Number(query.get("start")) || 0));
   const { text = state, at = "added" } = states.find((one) => one.state === state) ?? {};
-  const values = { state, start, count: perPage, ...(job === "" ? {} : { name: job }) };
+  const values = { state, start, count: perPage, name: job, group };
   const page = await read<ListData>(view, "queue list", [name], values);
   const { jobs = [], next = null } = page ?? {};
   const rows = jobs.map((one) => [
@@ -100,25 +104,23 @@ const jobsPart = async (view: View, name: string, state: string, data: QueueData
   const turn = (to: number, label: string): Html =>
     html`<a
       class="button"
-      href="${thingAddress("queue", [name], ["state", state], ["job", job], ["start", String(to)])}"
+      href="${thingAddress("queue", [name], ["state", state], ["job", job], ["group", group], ["start", String(to)])}"
       >${label}</a
     >`;
-  const nothing = job === "" ? `No jobs are ${text.toLowerCase()}.` : "No job with this name on this page.";
+  const nothing = job + group === "" ? `No jobs are ${text.toLowerCase()}.` : "No such job on this page.";
   return html`<section class="card" id="jobs">
-    <h2>${text} jobs</h2>
+    <h2>${text} jobs${group === "" ? none : html` of group ${foreign(group)}`}</h2>
     ${rows.length === 0 ? note("info", nothing) : tableOf(`${text} jobs`, ["id", "name", "failed attempts", at, state === "active" ? "runs on" : "last error"], rows)}
     <p class="pages">
       ${start > 0 ? turn(Math.max(0, start - perPage), "Previous") : none}${next === null ? none : turn(next, "Next")}
       <span class="quiet"
-        >${rows.length === 0 ? "" : `${count(start + 1)} to ${count(start + rows.length)} of ${count(data[states.find((one) => one.state === state)?.count ?? "waiting"])}`}</span
+        >${rows.length === 0 ? "" : `${count(start + 1)} to ${count(start + rows.length)} of ${count(Math.max(start + rows.length, data[states.find((one) => one.state === state)?.count ?? "waiting"]))}`}</span
       >
     </p>
   </section>`;
 };
 
-const workersPart = async (view: View, name: string): Promise<Html> => {
-  const page = await read<WorkersData>(view, "queue workers", [name]);
-  const { workers = [], isCut = false, now = 0 } = page ?? {};
+const workersPart = (name: string, { workers, now }: QueueData): Html => {
   const ageOf = (iso: string): string => secondsText(Math.max(0, now - Date.parse(iso)));
   const rows = workers
     .slice(0, maxWorkers)
@@ -133,7 +135,9 @@ const workersPart = async (view: View, name: string): Promise<Html> => {
     ]);
   const rest = workers.length - rows.length;
   return html`<section class="card" id="workers">
-    <h2>Workers <span class="badge">${isCut ? "over " : ""}${count(workers.length)}</span></h2>
+    <h2>
+      Workers <span class="badge">${count(workers.length)}${workers.length < listedWorkers ? "" : " or more"}</span>
+    </h2>
     ${
       rows.length === 0
         ? note("warn", "No worker is connected. Jobs wait until one starts.")
@@ -186,18 +190,20 @@ const shownAbove: readonly string[] = [
   "waiting for children",
 ];
 
-/** The page of a queue: its jobs by state, limits, workers and schedules. */
+/** The page of a queue: its jobs by state, limits, groups, workers and schedules. */
 export const queuePage = async (view: View, inspector: Inspector, names: readonly string[]): Promise<Page> => {
   const [name = ""] = names;
   const report = await look(view, inspector, names);
   if (report.isUnknown || report.hasProblem || view.query.has("keys")) return await thingPage(view, inspector, names);
   const data = report.data as QueueData;
+  // The table of groups shows why each of them is halted.
+  const facts = (report.facts ?? []).filter(([fact]) => !fact.startsWith("group "));
   const asked = states.find(({ state }) => state === view.query.get("state"));
   const fullest = states.find(({ state, count: field }) => state !== "completed" && data[field] > 0);
   const { state } = asked ?? fullest ?? { state: "waiting" };
-  const [jobs, workers, schedules] = await Promise.all([
+  const [jobs, groups, schedules] = await Promise.all([
     jobsPart(view, name, state, data),
-    workersPart(view, name),
+    groupsPart(view, name, data),
     schedulesPart(view, name, data),
   ]);
   return {
@@ -206,7 +212,7 @@ export const queuePage = async (view: View, inspector: Inspector, names: readonl
     isLive: true,
     head: html`<p class="kind">Queue</p>
       ${await actionsOf(view, "queue", names, report)}${searches(name, state, view.query.get("job") ?? "")}`,
-    body: html`${tabs(name, data, state)}${factList(report.facts ?? [], shownAbove)}${jobs}${workers}${schedules}`,
+    body: html`${tabs(name, data, state)}${factList(facts, shownAbove)}${jobs}${groups}${workersPart(name, data)}${schedules}`,
     foot: await keysPart(view, inspector, names),
   };
 };

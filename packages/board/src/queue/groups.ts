@@ -1,0 +1,91 @@
+import {
+  count,
+  foreign,
+  html,
+  type Html,
+  instant,
+  none,
+  read,
+  tableOf,
+  thingAddress,
+  type View,
+} from "../view/index.js";
+import type { GroupsData, QueueData } from "./data.js";
+
+type Group = GroupsData["groups"][number];
+
+/** The groups of a queue's page, before a person asks for all. */
+const maxGroups = 20;
+
+/** The states that a person can do something about come first. */
+const order: readonly Group["state"][] = ["paused", "halted", "retrying", "full", "ready", "idle"];
+
+const byNeed = (one: Group, other: Group): number =>
+  order.indexOf(one.state) - order.indexOf(other.state) ||
+  (one.nextAddedAt ?? "").localeCompare(other.nextAddedAt ?? "");
+
+const stateCell = ({ state, pausedAt, retryAt, haltedUntil }: Group): Html => {
+  if (state === "paused") return html`<span class="badge warn">paused</span> since ${instant(pausedAt)}`;
+  if (state === "halted") return html`<span class="badge warn">no starts</span> until ${instant(haltedUntil)}`;
+  if (state === "retrying") return html`<span class="badge warn">waits for a retry</span> at ${instant(retryAt)}`;
+  return html`<span class="badge">${state === "full" ? "all places taken" : state}</span>`;
+};
+
+/** What the commands of a queue can do with a group. */
+const actions: readonly { readonly path: string; readonly text: string; readonly when: (group: Group) => boolean }[] = [
+  { path: "queue pause", text: "Pause", when: ({ pausedAt }) => pausedAt === null },
+  { path: "queue resume", text: "Resume", when: ({ pausedAt, state }) => pausedAt !== null || state === "halted" },
+  { path: "queue drain", text: "Drain", when: ({ ready }) => ready > 0 },
+];
+
+/** The groups of a queue: first those that start no job, or with `groups` in the address all by name. */
+export const groupsPart = async (view: View, name: string, data: QueueData): Promise<Html> => {
+  if (data.groups === 0) return none;
+  const after = view.query.get("groups");
+  const rest = data.groups - data.shownGroups.length;
+  const page = after ? await read<GroupsData>(view, "queue groups", [name], { after }) : undefined;
+  const { groups, next } = page ?? {
+    groups: data.shownGroups,
+    next: rest > 0 ? data.shownGroups.at(-1)?.group : null,
+  };
+  const shown = after === null ? groups.toSorted(byNeed).slice(0, maxGroups) : groups;
+  const may = await Promise.all(actions.map(({ path }) => view.may(path, { kind: "queue", names: [name] })));
+  const allowed = actions.filter((_, at) => may[at]);
+  const to = (...more: readonly (readonly [string, string])[]): string => thingAddress("queue", [name], ...more);
+  const rows = shown.map((one) => {
+    const { group, ready, active, concurrency, nextAddedAt, state } = one;
+    const jobs = to(["state", state === "retrying" ? "delayed" : "grouped"], ["group", group]);
+    const links = allowed
+      .filter(({ when }) => when(one))
+      .map(
+        ({ path, text }) =>
+          html`<a class="act" href="${to(["do", path], ["o.group", group])}"
+            >${text}<span class="unseen"> group ${foreign(group)}</span></a
+          > `,
+      );
+    return [
+      html`<a href="${jobs}">${foreign(group)}</a>`,
+      count(ready),
+      `${String(active)} of ${String(concurrency)}`,
+      instant(nextAddedAt),
+      stateCell(one),
+      ...(allowed.length === 0 ? [] : [html`${links}`]),
+    ];
+  });
+  const turn = (from: string, text: string): Html => html`<a class="button" href="${to(["groups", from])}">${text}</a>`;
+  return html`<section class="card" id="groups">
+    <h2>Groups <span class="badge">${count(data.groups)}</span></h2>
+    ${tableOf("Groups", ["group", "ready", "active", "next job added", "state", ...(allowed.length === 0 ? [] : ["actions"])], rows)}
+    <p class="pages">
+      ${after === null && data.groups > shown.length ? turn("", "All by name") : none}
+      ${after !== null && next ? turn(next, "Next groups") : none}
+      ${
+        after === null && rest > 0
+          ? html`<span class="quiet"
+              >The ${count(shown.length)} that wait the longest, of the first ${count(groups.length)} by name.</span
+            >`
+          : none
+      }
+    </p>
+  </section>`;
+};
