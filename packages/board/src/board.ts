@@ -16,6 +16,7 @@ import {
   note,
   overviewPath,
   type Page,
+  Samples,
   thingPage,
   type View,
 } from "./view/index.js";
@@ -57,6 +58,7 @@ class Handler {
   readonly #redis: Connection;
   readonly #settings: ReturnType<typeof resolve<typeof boardRules>>;
   readonly #doctor = new Doctor();
+  readonly #samples = new Samples();
   readonly #actions: (BoardAction & { readonly at: string })[] = [];
 
   constructor(redis: RedisLike, options: BoardOptions) {
@@ -203,9 +205,10 @@ class Handler {
   }
 
   #viewOf(request: Request, query: URLSearchParams): View {
-    const { packages, prefix, title, jobData } = this.#settings;
+    const { packages, prefix, title, jobData, metrics } = this.#settings;
     return {
-      ...{ redis: this.#redis, packages, prefix, title: title ?? "kit", query, jobData, actions: this.#actions },
+      ...{ redis: this.#redis, packages, prefix, title: title ?? "kit", query, jobData, metrics },
+      ...{ actions: this.#actions, samples: this.#samples },
       may: async (action, thing) => (await this.#personFor(request, action, thing)) !== undefined,
     };
   }

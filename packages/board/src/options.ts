@@ -1,4 +1,12 @@
-import { clientRules, custom, type PackageDescriptor, required, type RulesOf, text } from "@kit/core/toolkit";
+import {
+  clientRules,
+  custom,
+  type MetricSource,
+  type PackageDescriptor,
+  required,
+  type RulesOf,
+  text,
+} from "@kit/core/toolkit";
 
 /** What a request is about. */
 export interface BoardThing {
@@ -75,6 +83,13 @@ export interface BoardOptions {
    */
   readonly jobData?: ((value: unknown, job: JobValue) => unknown) | undefined;
   /**
+   * Returns the metrics of a queue: a `queueMetrics()` of `@kit/queue/metrics` with workers of this process. The page of the queue then
+   * shows how long jobs waited and ran, as histograms and by name. Each page reads the metrics, which sends four commands and more.
+   *
+   * @default the page shows no times
+   */
+  readonly metrics?: ((queue: string) => MetricSource | undefined) | undefined;
+  /**
    * Receives unexpected errors, whose messages the board does not show. Errors of kit are shown on the page.
    *
    * @default none
@@ -105,5 +120,6 @@ export const boardRules = {
   authorize: callback<NonNullable<BoardOptions["authorize"]>>(),
   onAction: callback<NonNullable<BoardOptions["onAction"]>>(),
   jobData: callback<NonNullable<BoardOptions["jobData"]>>(),
+  metrics: callback<NonNullable<BoardOptions["metrics"]>>(),
   onError: callback<NonNullable<BoardOptions["onError"]>>(),
 } satisfies RulesOf<BoardOptions>;

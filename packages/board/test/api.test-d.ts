@@ -1,6 +1,6 @@
 // Compiled, never run: pins the types that callers see. A change of the surface must be made here too.
 import type { RedisLike } from "@kit/core";
-import type { PackageDescriptor } from "@kit/core/toolkit";
+import type { MetricSource, PackageDescriptor } from "@kit/core/toolkit";
 import type { Authorized, Board, BoardAction, BoardOptions, BoardThing, createBoard, JobValue } from "../src/index.js";
 
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -25,6 +25,7 @@ export type Pins = [
         >;
         readonly onAction?: Option<(action: BoardAction) => void | Promise<void>>;
         readonly jobData?: Option<(value: unknown, job: JobValue) => unknown>;
+        readonly metrics?: Option<(queue: string) => MetricSource | undefined>;
         readonly onError?: Option<(error: unknown) => void>;
       }
     >

@@ -2,6 +2,7 @@ import { createChat } from "@kit/chat";
 import { createLimiter } from "@kit/limiter";
 import { createLock } from "@kit/lock";
 import { createQueue } from "@kit/queue";
+import { queueMetrics } from "@kit/queue/metrics";
 import { createSemaphore } from "@kit/semaphore";
 import { createStats } from "@kit/stats";
 import { useRedis } from "@kit/testing";
@@ -59,12 +60,14 @@ describe("the work of a page", () => {
     await stats.flush();
 
     const crowded = createQueue(client, "crowded", { prefix });
+    const metrics = queueMetrics(client, { queue: "crowded", prefix }, { countNames: 1_000 });
     redis.defer(async () => {
+      metrics.close();
       await crowded.close();
     });
     for (let n = 0; n < 250; n++) await crowded.add("slow", n, { id: `g${String(n)}`, group: `tenant-${String(n)}` });
 
-    const visitor = visit(redis);
+    const visitor = visit(redis, { metrics: (name) => (name === "crowded" ? metrics : undefined) });
     const pages = [
       "",
       "list=queues",

@@ -5,6 +5,7 @@ import { delimiter, join } from "node:path";
 import { serve } from "@hono/node-server";
 import { createLock } from "@kit/lock";
 import { inspectJob, inspectQueue, pauseQueue } from "@kit/queue/manage";
+import { queueMetrics } from "@kit/queue/metrics";
 import { createSemaphore } from "@kit/semaphore";
 import { useRedis } from "@kit/testing";
 import axe from "axe-core";
@@ -51,7 +52,9 @@ describe.skipIf(!executablePath)("in a browser", { timeout: 600_000 }, () => {
     await semaphore.acquire();
     await filled.queue.add("odd", 1, { group: "tenant-7" });
     await pauseQueue(redis.client, { queue: "mail", prefix: redis.prefix }, { group: "tenant-7" });
-    const { board } = visit(redis, { title: "shop, staging", jobData: (value) => value });
+    const metrics = queueMetrics(redis.client, { queue: "mail", prefix: redis.prefix }, { workers: [filled.worker] });
+    redis.defer(() => metrics.close());
+    const { board } = visit(redis, { title: "shop, staging", jobData: (value) => value, metrics: () => metrics });
     const server = serve({ fetch: board, port: 0, hostname: "127.0.0.1" }) as Server;
     await vitest.vi.waitUntil(() => server.listening);
     const { port } = server.address() as { port: number };

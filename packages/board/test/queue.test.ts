@@ -1,5 +1,6 @@
 import { addFlow } from "@kit/queue/flows";
 import { inspectJob, inspectQueue, listGroups, pauseQueue, removeJob, setLimits } from "@kit/queue/manage";
+import { queueMetrics } from "@kit/queue/metrics";
 import { reportProgress, writeLog } from "@kit/queue/progress";
 import { createSchedules } from "@kit/queue/schedules";
 import { createQueue } from "@kit/queue";
@@ -96,6 +97,26 @@ describe("the page of a queue", () => {
     const { html } = await visit(redis, { authorize }).get(thing("queue", ["mail"]));
     expect(html).toContain("do=queue+pause&amp;o.group=able");
     expect(html).not.toContain("do=queue+drain&amp;o.group");
+  });
+
+  it("shows how long jobs waited and ran, if it has their metrics", async () => {
+    const queue = createQueue(redis.client, "mail", { prefix: redis.prefix });
+    const worker = queue.work({ quick: () => undefined });
+    const source = queueMetrics(redis.client, address(), { workers: [worker] });
+    redis.defer(async () => {
+      source.close();
+      await queue.close();
+    });
+    const visitor = visit(redis, { metrics: (name) => (name === "mail" ? source : undefined) });
+    await eventually(async () => {
+      expect((await visitor.get(thing("queue", ["mail"]))).text).toContain("have run no job yet");
+    });
+    const done = new Promise((resolve) => worker.once("completed", resolve));
+    await queue.add("quick");
+    await done;
+    const { text, html } = await visitor.get(thing("queue", ["mail"]));
+    expect(text).toMatch(/quick 1 (?:\d+ ms|\d\.\d s) /);
+    expect([...html.matchAll(/<rect /g)]).toHaveLength(32);
   });
 
   it("shows its workers: process, handlers, and since when", async () => {

@@ -19,6 +19,7 @@ export const advice = {
   burst: "A downstream system cannot take a burst: use 1.",
   "board.authorize": "Always, unless your proxy decides who may see the board, and nobody may act.",
   "board.jobData": "People who repair jobs must see their data. Remove secrets.",
+  "board.metrics": "Workers run in the process of the board, and you want to see how long jobs wait and run.",
   "board.onAction": "You must know later who did what.",
   "board.onError": "A page shows an unexpected error.",
   "board.title": "You have several boards, such as for staging and production.",

@@ -21,6 +21,7 @@ import {
   thingPage,
   type View,
 } from "../view/index.js";
+import { chartsPart } from "./charts.js";
 import { groupsPart } from "./groups.js";
 import type { JobRow, ListData, QueueData, SchedulesData } from "./data.js";
 
@@ -201,7 +202,8 @@ export const queuePage = async (view: View, inspector: Inspector, names: readonl
   const asked = states.find(({ state }) => state === view.query.get("state"));
   const fullest = states.find(({ state, count: field }) => state !== "completed" && data[field] > 0);
   const { state } = asked ?? fullest ?? { state: "waiting" };
-  const [jobs, groups, schedules] = await Promise.all([
+  const [charts, jobs, groups, schedules] = await Promise.all([
+    chartsPart(view, name, data),
     jobsPart(view, name, state, data),
     groupsPart(view, name, data),
     schedulesPart(view, name, data),
@@ -212,7 +214,7 @@ export const queuePage = async (view: View, inspector: Inspector, names: readonl
     isLive: true,
     head: html`<p class="kind">Queue</p>
       ${await actionsOf(view, "queue", names, report)}${searches(name, state, view.query.get("job") ?? "")}`,
-    body: html`${tabs(name, data, state)}${factList(facts, shownAbove)}${jobs}${groups}${workersPart(name, data)}${schedules}`,
+    body: html`${tabs(name, data, state)}${factList(facts, shownAbove)}${charts}${jobs}${groups}${workersPart(name, data)}${schedules}`,
     foot: await keysPart(view, inspector, names),
   };
 };

@@ -16,5 +16,6 @@ export {
   visible,
 } from "./html.js";
 export { factList, note, overviewPath, placeFields, reportTable, tableOf, thingLink } from "./parts.js";
+export { type Sample, Samples } from "./samples.js";
 export { actionsOf, keysPart, pathTo, thingPage } from "./thing.js";
 export { type Page, type View } from "./view.js";

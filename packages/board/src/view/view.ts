@@ -1,5 +1,6 @@
 import type { CliCommand, PackageDescriptor } from "@kit/core/toolkit";
 import type { Ground } from "./call.js";
+import type { Samples } from "./samples.js";
 import type { BoardAction, BoardOptions, BoardThing } from "../options.js";
 import type { Html } from "./html.js";
 
@@ -10,6 +11,9 @@ export interface View extends Ground {
   /** The query of the address. */
   readonly query: URLSearchParams;
   readonly jobData: BoardOptions["jobData"];
+  readonly metrics: BoardOptions["metrics"];
+  /** What earlier pages of queues have shown. */
+  readonly samples: Samples;
   /** Whether the person may run this command on this thing. */
   readonly may: (action: string, thing: BoardThing) => Promise<boolean>;
   /** The last actions of this process, the newest first. */
