@@ -2,6 +2,7 @@ import { createChat } from "@kit/chat";
 import { createLimiter } from "@kit/limiter";
 import { createLock } from "@kit/lock";
 import { createQueue } from "@kit/queue";
+import { createQueueEvents } from "@kit/queue/events";
 import { queueMetrics } from "@kit/queue/metrics";
 import { createSemaphore } from "@kit/semaphore";
 import { createStats } from "@kit/stats";
@@ -60,11 +61,14 @@ describe("the work of a page", () => {
     await stats.flush();
 
     const crowded = createQueue(client, "crowded", { prefix });
+    const events = createQueueEvents(client, "crowded", { prefix });
     const metrics = queueMetrics(client, { queue: "crowded", prefix }, { countNames: 1_000 });
     redis.defer(async () => {
       metrics.close();
+      await events.close();
       await crowded.close();
     });
+    await events.ready();
     for (let n = 0; n < 250; n++) await crowded.add("slow", n, { id: `g${String(n)}`, group: `tenant-${String(n)}` });
 
     const visitor = visit(redis, { metrics: (name) => (name === "crowded" ? metrics : undefined) });
@@ -84,6 +88,7 @@ describe("the work of a page", () => {
       thing("lock", ["item:7"], ["keys", "1"]),
       thing("queue", ["crowded"]),
       thing("queue", ["crowded"], ["groups", "tenant-150"]),
+      thing("job", ["crowded", "g7"]),
     ];
     // The first page after the start of a server also loads scripts, and calls at the same time load the same ones.
     await visitor.get("");

@@ -1,4 +1,5 @@
 import { addFlow } from "@kit/queue/flows";
+import { createQueueEvents } from "@kit/queue/events";
 import { inspectJob, inspectQueue, listGroups, pauseQueue, removeJob, setLimits } from "@kit/queue/manage";
 import { queueMetrics } from "@kit/queue/metrics";
 import { reportProgress, writeLog } from "@kit/queue/progress";
@@ -211,6 +212,53 @@ describe("the page of a job", () => {
       expect(text).toContain("frame 400 <b>");
       expect(html).not.toContain("400 <b>");
     });
+  });
+
+  it("shows the recorded events of a job as a timeline, also after the job is gone", async () => {
+    const queue = createQueue(redis.client, "mail", { prefix: redis.prefix });
+    const reader = createQueueEvents(redis.client, "mail", { prefix: redis.prefix });
+    redis.defer(async () => {
+      await reader.close();
+      await queue.close();
+    });
+    await reader.ready();
+    let runs = 0;
+    const worker = queue.work({
+      flaky: () => {
+        if (runs++ === 0) throw new Error("no <b>luck</b>");
+      },
+    });
+    const done = new Promise((resolve) => worker.once("completed", resolve));
+    const other = await queue.add("flaky", null, { delayMs: 3_600_000 });
+    const id = await queue.add("flaky", null, { maxAttempts: 2, backoff: { firstMs: 1 } });
+    await done;
+    const visitor = visit(redis);
+    await eventually(async () => {
+      const { status, text, html } = await visitor.get(thing("job", ["mail", id]));
+      expect(status).toBe(404);
+      expect(text).toMatch(
+        /Timeline .*Added ready .*Taken by a worker .*Attempt 1 failed Error: no <b>luck<\/b>; next attempt in .*Taken by a worker .*Completed/,
+      );
+      expect([html.includes("<b>luck"), text.includes("Events older than")]).toEqual([false, false]);
+    });
+    const delayed = await visitor.get(thing("job", ["mail", other]));
+    expect(delayed.text).toMatch(/Timeline .*Added delayed/);
+    expect(delayed.text).not.toContain("Completed");
+  });
+
+  it("reports that older events of a job are not in its timeline", async () => {
+    const queue = createQueue(redis.client, "mail", { prefix: redis.prefix });
+    const early = await queue.add("slow", 0, { id: "early" });
+    const reader = createQueueEvents(redis.client, "mail", { prefix: redis.prefix });
+    redis.defer(async () => {
+      await reader.close();
+      await queue.close();
+    });
+    await reader.ready();
+    expect((await visit(redis).get(thing("job", ["mail", early]))).text).not.toContain("Timeline");
+    await visit(redis).post(thing("job", ["mail", early], ["do", "queue reschedule"]), [["o.delay-ms", "60000"]]);
+    const { text } = await visit(redis).get(thing("job", ["mail", early]));
+    expect(text).toMatch(/Timeline .*Delayed .*Events older than 20\d\d-.* were not recorded/);
   });
 
   it("draws the children of a job that waits for them", async () => {

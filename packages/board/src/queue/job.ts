@@ -22,6 +22,7 @@ import {
   visible,
 } from "../view/index.js";
 import type { JobValue } from "../options.js";
+import { eventsPart } from "./events.js";
 import type { FlowData, JobData, JobError, LogData } from "./data.js";
 import { workerText } from "./queue.js";
 import { jobWaits } from "./waits.js";
@@ -164,24 +165,30 @@ export const jobPage = async (view: View, inspector: Inspector, names: readonly 
       html`The queue ${thingLink("queue", [queue])} has no job with this id. It has completed, was deleted, or was never
       added.`,
     );
+    const events = await eventsPart(view, queue, id, NaN, NaN);
     return {
       title: id,
       path,
       status: 404,
       isLive: true,
       head: html`<p class="kind">Job</p>`,
-      body,
+      body: html`${body}${events}`,
     };
   }
   const job = report.data as JobData;
   const limits = html`<a href="${thingAddress("queue", [queue])}">Limits and workers of the queue</a>`;
-  const [log, children] = await Promise.all([logPart(view, job), childrenPart(view, job)]);
+  const hasEnded = job.state === "dead" || job.state === "completed";
+  const [log, children, events] = await Promise.all([
+    logPart(view, job),
+    childrenPart(view, job),
+    eventsPart(view, queue, id, Date.parse(job.addedAt ?? ""), Date.parse((hasEnded && job.at) || "")),
+  ]);
   return {
     title: id,
     path,
     isLive: true,
     head: html`<p class="kind">Job</p>
       ${await actionsOf(view, "job", names, report)}`,
-    body: html`${jobWaits(job, limits)}${factsPart(job)}${errorPart(job)}${progressPart(job)}${children}${log}${valueParts(view, job)}`,
+    body: html`${jobWaits(job, limits)}${factsPart(job)}${errorPart(job)}${progressPart(job)}${children}${events}${log}${valueParts(view, job)}`,
   };
 };

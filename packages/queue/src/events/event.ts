@@ -139,7 +139,14 @@ export const placed = (content: Content, { entry, line, nth }: Place): QueueEven
   at: Number(entry.split("-", 1)[0]),
 });
 
-/** The events of an entry. With `after`, only the events after that place. */
+/**
+ * Returns the events in one entry of the stream `events` of a queue, the oldest first, for tools that read the stream without a reader. With
+ * `after`, only the events after that place. It skips types that only newer versions know.
+ *
+ * @example
+ * const entries = await redis.xrevrange("kit:queue:{mail}:events", "+", "-", "COUNT", 100);
+ * const events = entries.flatMap(([id, fields]) => eventsOf({ id, text: fields[1] ?? "" }));
+ */
 export const eventsOf = ({ id, text }: Entry, after?: Place): readonly QueueEvent[] =>
   text.split("\n").flatMap((written, line) =>
     contentsOf(written).flatMap((content, nth) => {

@@ -1,3 +1,4 @@
+export { eventsOf } from "./event.js";
 export { createQueueEvents } from "./reader.js";
 
 export type { EventError, QueueEvent, QueueEventType } from "./event.js";
