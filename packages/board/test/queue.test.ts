@@ -130,6 +130,45 @@ describe("the page of a queue", () => {
     });
   });
 
+  it("lists the worker with the oldest job first", async () => {
+    const early = createQueue(redis.client, "mail", { prefix: redis.prefix });
+    redis.defer(() => early.close());
+    early.work({ other: () => undefined }, { name: "idle" });
+    await eventually(async () => {
+      expect((await visit(redis).get(thing("queue", ["mail"]))).text).toContain("Workers 1");
+    });
+    await fill(redis);
+    await eventually(async () => {
+      const { text } = await visit(redis).get(thing("queue", ["mail"]));
+      expect(text).toMatch(/Workers 2 .* bad, slow .* for \d.* idle running/);
+    });
+  });
+
+  it("shows what keeps its ready jobs from starting", async () => {
+    const lonely = createQueue(redis.client, "mail", { prefix: redis.prefix });
+    redis.defer(() => lonely.close());
+    const why = async (): Promise<string> => {
+      const { text } = await visit(redis).get(thing("queue", ["mail"]));
+      return /Why do jobs wait\? (.*?)\. The page of a job/.exec(text)?.[1] ?? "they don't";
+    };
+    const early = await lonely.add("slow", 0, { group: "tenant-7" });
+    expect(await why()).toBe("No worker is connected");
+    await pauseQueue(redis.client, address(), { group: "tenant-7" });
+    expect(await why()).toBe("No worker is connected. No group can start its next job. See Groups");
+    await removeJob(redis.client, address(), early);
+    expect(await why()).toBe("they don't");
+    const { worker } = await fill(redis);
+    await eventually(async () => expect(await why()).toBe("All handlers are busy: 1"));
+    await setLimits(redis.client, address(), { concurrency: 1 });
+    await worker.pause();
+    await pauseQueue(redis.client, address());
+    await eventually(async () => {
+      expect(await why()).toMatch(
+        /^The queue is paused, for \d.* The limit of active jobs is reached: 1 of 1. Every worker is paused or closing$/,
+      );
+    });
+  });
+
   it("turns pages, and filters by the name of jobs", async () => {
     const queue = createQueue(redis.client, "mail", { prefix: redis.prefix });
     redis.defer(() => queue.close());

@@ -24,6 +24,7 @@ import {
 import { chartsPart } from "./charts.js";
 import { groupsPart } from "./groups.js";
 import type { JobRow, ListData, QueueData, SchedulesData } from "./data.js";
+import { queueWaits } from "./waits.js";
 
 /** The jobs and the schedules of a page. */
 const perPage = 20;
@@ -123,7 +124,10 @@ const jobsPart = async (view: View, name: string, state: string, data: QueueData
 
 const workersPart = (name: string, { workers, now }: QueueData): Html => {
   const ageOf = (iso: string): string => secondsText(Math.max(0, now - Date.parse(iso)));
+  const startOf = ({ longest }: QueueData["workers"][number]): string => longest?.startedAt ?? "9";
   const rows = workers
+    // The one with the oldest job first.
+    .toSorted((one, other) => startOf(one).localeCompare(startOf(other)))
     .slice(0, maxWorkers)
     .map(({ id, host, pid, name: own, state, concurrency, running, handles, handlesMore, since, seenAt, longest }) => [
       foreign(workerText({ id, host, pid, name: own })),
@@ -187,7 +191,6 @@ const shownAbove: readonly string[] = [
   "dead",
   "kept",
   "workers",
-  "longest",
   "waiting for children",
 ];
 
@@ -214,7 +217,7 @@ export const queuePage = async (view: View, inspector: Inspector, names: readonl
     isLive: true,
     head: html`<p class="kind">Queue</p>
       ${await actionsOf(view, "queue", names, report)}${searches(name, state, view.query.get("job") ?? "")}`,
-    body: html`${tabs(name, data, state)}${factList(facts, shownAbove)}${charts}${jobs}${groups}${workersPart(name, data)}${schedules}`,
+    body: html`${tabs(name, data, state)}${queueWaits(data)}${factList(facts, shownAbove)}${charts}${jobs}${groups}${workersPart(name, data)}${schedules}`,
     foot: await keysPart(view, inspector, names),
   };
 };
