@@ -75,7 +75,8 @@ class Handler {
     try {
       const page = this.#pageFor(request, view);
       return reply(
-        await this.#inTime(page, request.method === "POST" ? actionMs : pageMs),
+        // What an action would change can take as long to find as to do.
+        await this.#inTime(page, request.method === "POST" || query.has("do") ? actionMs : pageMs),
         view,
         request.method === "HEAD",
       );
