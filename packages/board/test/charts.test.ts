@@ -21,11 +21,12 @@ const aQueue = async () => {
   return (ms: number, more: Partial<Overview> = {}): Overview => ({ ...seen, now: seen.now + ms, ...more });
 };
 
+const htmlOf = async (view: object, data: Overview): Promise<string> =>
+  String(await chartsPart(view as View, "mail", data as QueueData));
+
 const textOf = async (view: object, data: Overview): Promise<string> => {
-  const part = await chartsPart(view as View, "mail", data as QueueData);
-  return String(part)
-    .replace(/<[^>]*>/g, " ")
-    .replace(/\s+/g, " ");
+  const part = await htmlOf(view, data);
+  return part.replace(/<[^>]*>/g, " ").replace(/\s+/g, " ");
 };
 
 describe("samples", () => {
@@ -97,9 +98,12 @@ describe("charts", () => {
         ["+Inf", 1],
       ]),
     ];
-    const text = await textOf({ samples: new Samples(), metrics: () => ({ metrics: () => source }) }, at(0));
+    const view = { samples: new Samples(), metrics: () => ({ metrics: () => source }) };
+    const text = await textOf(view, at(0));
     expect(text).toMatch(/slow 100 100 ms 910 ms 982 ms 600 ms over 1.0 s over 1.0 s/);
     expect(text).toMatch(/quick 1 .* 50 ms 95 ms 99 ms/);
     expect(text).toMatch(/910 ms wait, p95/);
+    const bars = [...(await htmlOf(view, at(0))).matchAll(/<rect [^>]*height="([\d.]+)"/g)];
+    expect(bars.map(([, high]) => Math.round(Number(high)))).toEqual([...[48, 48, 0], ...[1, 48, 5]]);
   });
 });
