@@ -61,9 +61,12 @@ async function market(page) {
   return page.screenshot();
 }
 
-/** The queue of the shop, while visitors buy. @param {any} page */
+/** The queue of the shop, while visitors buy. The board draws what it has seen, so it looks for a while. @param {any} page */
 async function boardQueue(page) {
-  await page.goto("/board?thing=queue&name=orders&state=dead&live=off");
+  for (let look = 0; look < 10; look++) {
+    await page.goto("/board?thing=queue&name=orders&state=dead&live=off");
+    await page.waitForTimeout(4_200);
+  }
   return page.screenshot();
 }
 
