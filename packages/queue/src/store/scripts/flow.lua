@@ -7,17 +7,12 @@
 -- Needs parked, optionOf, parseRecord, nameOf, decoded, clock, heldBack, letGo, releaseSuccessor, inBatches, makeDead, tell
 -- Defines settled, disband, settle, closeFamilies
 
--- What this call has ended: ids; entries that leave `delayed`; fields that leave `families`. Removals come last.
-local settled, parting, fields = {}, {}, {}
+-- What this call has ended: ids; entries that leave `delayed`; parents that leave `families`. Removals come last.
+local settled, parting, disbanded = {}, {}, {}
 
 -- Forgets the children of a job that is about to be deleted.
 local function disband(families, id)
-  local field, n = id, -1
-  while redis.call('HEXISTS', families, field) == 1 do
-    table.insert(fields, field)
-    n = n + 1
-    field = id .. '\t' .. n
-  end
+  if redis.call('HEXISTS', families, id) == 1 then table.insert(disbanded, id) end
 end
 
 -- Called before the job is deleted, or once it is a dead letter. Each child counts once: its record must be its id alone. A child that did
@@ -69,5 +64,15 @@ end
 -- The last commands of a script on these keys.
 local function closeFamilies(delayed, families)
   inBatches(parting, function(...) redis.call('ZREM', delayed, ...) end)
-  inBatches(fields, function(...) redis.call('HDEL', families, ...) end)
+  local digits = { '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
+  for _, id in ipairs(disbanded) do
+    local ten, children = 0, {}
+    repeat
+      -- To turn each number into text would take longer than all else.
+      local head = id .. '\t' .. (ten == 0 and '' or ten)
+      for i = 1, 10 do children[i] = head .. digits[i] end
+      ten = ten + 1
+    until redis.call('HDEL', families, unpack(children)) < 10
+  end
+  inBatches(disbanded, function(...) redis.call('HDEL', families, ...) end)
 end
