@@ -1,3 +1,3 @@
 import { library } from "@tooling/build";
 
-export default library(["presence", "thread", "store/grouped", "below", "dead", "waits"]);
+export default library(["presence", "thread", "store/grouped", "below", "slices", "dead", "waits"]);

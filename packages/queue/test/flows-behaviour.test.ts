@@ -21,6 +21,7 @@ import {
   readChildren,
 } from "../src/flows/index.js";
 import * as adding from "../src/flows/scripts/index.js";
+import * as slices from "../src/slices/scripts.js";
 import {
   cancelJob,
   cleanQueue,
@@ -51,7 +52,7 @@ inModes({ single: user.login }, (mode, login) => {
   describe(`a flow on a ${where}${login ? ", by an ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
-    onMovingSlots(redis, { ...looks, ...scripts, ...adding });
+    onMovingSlots(redis, { ...looks, ...scripts, ...adding, ...slices });
     const fixture = fixtureOf(redis, login);
     const { address, make } = fixture;
     const job = (data: unknown, options: object = {}): Flow => ({ name: "job", data, ...options }) as Flow;
@@ -445,6 +446,18 @@ inModes({ single: user.login }, (mode, login) => {
       const { ran } = working(queue);
       await isEmpty();
       expect(ran).toEqual(["a", "top"]);
+    });
+
+    it("runs with more jobs than one step adds", async () => {
+      const queue = make();
+      const { ran } = working(queue, { concurrency: 50 });
+      const children = Array.from({ length: 1_100 }, (_, at) => job(`child ${String(at)}`));
+      await addFlow(queue, job("last", { id: "root", children }));
+      await isEmpty();
+      expect([ran.length, ran.at(-1)]).toEqual([1_101, "last"]);
+      await queue.add("job", "taken", { id: "root", delayMs: 60_000 });
+      expect(await rejection(addFlow(queue, job("last", { id: "root", children })))).toBeInstanceOf(FlowTakenError);
+      expect(await fixture.counts()).toMatchObject({ jobs: 1 });
     });
 
     it("is added before its queue is closed", async () => {

@@ -4,6 +4,7 @@ import { expect, it } from "vitest";
 import * as adoption from "../src/adopt/scripts/index.js";
 import * as deadScripts from "../src/dead/scripts.js";
 import * as flows from "../src/flows/scripts/index.js";
+import * as flowSlices from "../src/slices/scripts.js";
 import * as history from "../src/history/scripts/index.js";
 import * as workers from "../src/workers/scripts/index.js";
 import { groupKeys, keyHead, onceKeys, queueKeys, repliesKey, takenKey } from "../src/job/keys.js";
@@ -179,6 +180,19 @@ const calls: Record<string, (id: string) => readonly (() => Promise<unknown>)[]>
         blobs: ["k1 job f,i0:%ZZ\n1"],
       }),
   ],
+  "queue.stageFlow": (id) => [
+    () => flowSlices.stageFlow.run(redis.client, keys(), { token: "T", number: 0, root: id, slice: "x" }),
+  ],
+  "queue.startFlow": (id) => [
+    async () => {
+      const plan = `BBBBBBBBB.0001\topen=2\tbytes=11\nother\tbytes=`;
+      const child = `k1 job f,f0:${encodeURIComponent(id)},i0:%ZZ\n1`;
+      const slice = `${plan}${String(child.length)}\n\nk1 job f\n1\n${child}`;
+      await flowSlices.stageFlow.run(redis.client, keys(), { token: "T", number: 0, root: "", slice });
+      await flowSlices.startFlow.run(redis.client, keys(), { token: "T", number: 0, total: 1, root: "" });
+    },
+    () => flowSlices.startFlow.run(redis.client, keys(), { token: id, number: 0, total: 1, root: id }),
+  ],
   "queue.step": (id) => [
     () => stepWith({}),
     () => stepWith({ done: takeId + id }),
@@ -339,6 +353,7 @@ it(
       ...history,
       ...workers,
       ...flows,
+      ...flowSlices,
     });
     const names = scripts.flatMap((one) => (typeof one === "object" && "source" in one ? [one.name] : []));
     expect(names.filter((one) => !others.test(one) && !(one in calls))).toEqual([]);

@@ -7,6 +7,7 @@ import * as below from "../src/below/scripts.js";
 import * as deadScripts from "../src/dead/scripts.js";
 import * as flows from "../src/flows/scripts/index.js";
 import * as flowReaders from "../src/flows/scripts/readers.js";
+import * as flowSlices from "../src/slices/scripts.js";
 import * as history from "../src/history/scripts/index.js";
 import * as historyReaders from "../src/history/scripts/readers.js";
 import * as cleaning from "../src/manage/cleaning.js";
@@ -31,7 +32,7 @@ const { limit } = looks;
 const noting = { ...notes, ...notesReaders };
 const keeping = { ...history, ...historyReaders };
 const showing = { ...workers, ...workersReaders };
-const flowing = { ...flows, ...flowReaders, ...below };
+const flowing = { ...flows, ...flowReaders, ...flowSlices, ...below };
 
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
-import { type FlowWord, letters, type PlanWord } from "../src/job/words.js";
+import { type FlowWord, letters, type PlanWord, type SliceWord } from "../src/job/words.js";
 
 const script = (name: string): string =>
   readFileSync(new URL(`../src/store/scripts/${name}.lua`, import.meta.url), "utf8");
@@ -32,10 +32,9 @@ const planWords: Record<PlanWord, true> = {
 };
 
 it("the words of a flow's plan are those that `addFlow` explains and reads", () => {
-  const read = (name: string): string =>
-    readFileSync(new URL(`../src/flows/scripts/${name}.lua`, import.meta.url), "utf8");
+  const read = (path: string): string => readFileSync(new URL(`../src/${path}.lua`, import.meta.url), "utf8");
   // The libraries of both scripts that store flows read the other words.
-  const text = read("addFlow") + read("branches");
+  const text = read("flows/scripts/addFlow") + script("branches");
   const [head = "", code = ""] = text.split("local jobs = KEYS[1]");
   const plan = /ARGV\[4\](.*?)ARGV\[n\]/s.exec(head)?.[1] ?? "";
   const own: Record<FlowWord, true> = { open: true, root: true };
@@ -50,6 +49,13 @@ it("the words of a flow's plan are those that `addFlow` explains and reads", () 
       .filter((word) => word !== "id" && word !== "blob")
       .sort(),
   ).toEqual(words);
+  // A slice has one more.
+  const slice = /ARGV\[4\](.*?)\n--\n/s.exec(read("slices/stageFlow"))?.[1] ?? "";
+  const more: Record<SliceWord, true> = { bytes: true };
+  expect(found(slice, /word `(\w+)`/g)).toEqual(Object.keys(more));
+  expect(found(read("slices/startFlow"), /\bjob\.(\w+)/g).filter((word) => word !== "id" && word !== "blob")).toEqual(
+    Object.keys(more),
+  );
 });
 
 it("the words of a plan are those that `add` explains and reads", () => {

@@ -11,8 +11,8 @@ const more = {
   "@kit/board": ["dist/LICENSE-hono", "dist/LICENSE-htmx.org"],
   "@kit/cli": ["dist/LICENSE-hono-node-server"],
   "@kit/core": [...part("kernel"), "dist/LICENSE-uuid.md"],
-  // Loaded on use: by workers, a heartbeat thread, groups, dead letters and reports.
-  "@kit/queue": ["presence", "thread", "store/grouped", "dead", "below", "waits"].flatMap(part),
+  // Loaded on use: by workers, a heartbeat thread, groups, dead letters, flows and reports.
+  "@kit/queue": ["presence", "thread", "store/grouped", "dead", "below", "slices", "waits"].flatMap(part),
 };
 
 /** The version of a package that has never been published. It has no changelog. */

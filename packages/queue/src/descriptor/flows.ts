@@ -34,20 +34,26 @@ export const flowInspector: Inspector = {
 export const flowsCheck: DoctorCheck = {
   id: "queue-flows",
   about: `
-**Problem** for each job that waits for children which no longer exist. This happens only if keys or fields of the queue were deleted or
-evicted: every command of kit that ends a child counts it.
+**Problem** for each job that waits for children which no longer exist, because keys or fields of the queue were deleted or evicted. Read
+the children with \`kit inspect flow QUEUE ID\`. To delete the waiting job, run \`kit queue remove QUEUE ID --run\`.
 
-Read the children with \`kit inspect flow QUEUE ID\`. To delete the waiting job, run \`kit queue remove QUEUE ID --run\`.
+Also for a flow that does not have all its jobs: the process that added it died.
 `,
   look: async ({ redis, prefix, signal }) => {
+    const { strandedParents, unfinishedFlows } = await import("../flows/index.js");
     const findings: Finding[] = [];
     for (const queue of await queuesWith("families", redis, prefix, signal)) {
-      const { strandedParents } = await import("../flows/index.js");
       for (const id of await strandedParents(redis, { queue, prefix }))
         findings.push({
           severity: "problem",
           text: `queue ${queue}: job ${id} waits for children that no longer exist`,
           fix: `kit inspect flow ${queue} ${id}`,
+        });
+      if ((await unfinishedFlows(redis, { queue, prefix })) > 0)
+        findings.push({
+          severity: "problem",
+          text: `queue ${queue}: a flow does not have all its jobs`,
+          fix: `kit queue repair ${queue} --run`,
         });
     }
     return findings.length > 0

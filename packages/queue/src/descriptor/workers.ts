@@ -62,10 +62,10 @@ export const longJobsCheck: DoctorCheck = {
   id: "queue-long-jobs",
   about: `
 **Warning** when a job without a \`timeoutMs\` has run for more than an hour. It may hang: its worker renews the lease as long as the process
-lives, so the job never ends by itself, and it occupies a handler.
+lives.
 
 See who runs it with \`kit queue workers NAME\`. To end it, run \`kit queue cancel NAME ID --run\`, and restart its worker if the handler
-ignores its \`signal\`. If such jobs may run for hours, add them with a \`timeoutMs\`: then the check warns no more.
+ignores its \`signal\`. If such jobs may run for hours, set their \`timeoutMs\`.
 `,
   look: async ({ redis, prefix, signal }) => {
     const findings: Finding[] = [];
@@ -111,8 +111,7 @@ export const handlersCheck: DoctorCheck = {
 **Warning** when a queue has jobs, and no worker runs or none has a handler for their name. Such a job waits. If workers of other names run,
 they pass it on for over an hour, then its attempts fail.
 
-Start a worker with a handler of this name, or with the handler \`*\` for all names. To see what each worker handles, run
-\`kit queue workers NAME\`. The check reads the first ${String(lookedAt)} jobs of each state.
+Start a worker with a handler of this name or \`*\`. To see what each worker handles, run \`kit queue workers NAME\`. The check reads the first ${String(lookedAt)} jobs of each state.
 `,
   look: async ({ redis, prefix, signal }) => {
     const findings: Finding[] = [];

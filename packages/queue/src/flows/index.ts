@@ -1,4 +1,4 @@
-import { resolve } from "@kit/core/toolkit";
+import { type Deadline, inTime, resolve } from "@kit/core/toolkit";
 import { Producer, type ProducerCommands } from "../add/producer.js";
 import type { AddedOnce } from "../job/added.js";
 import { IdSource } from "../job/ids.js";
@@ -20,11 +20,12 @@ import {
   pageOf,
   pageRules,
   strandedParents,
+  unfinishedFlows,
 } from "./inspect.js";
 import { addFlow as addScript } from "./scripts/index.js";
 
 export type { ChildrenOptions, ChildrenPage, FlowChild, FlowEdge, FlowJob, FlowReport };
-export { FlowTakenError, inspectFlow, strandedParents, WaitForChildren };
+export { FlowTakenError, inspectFlow, strandedParents, unfinishedFlows, WaitForChildren };
 
 /** A flow that was added. */
 export interface AddedFlow<Jobs> {
@@ -38,6 +39,8 @@ export interface AddedFlow<Jobs> {
 interface FlowSource {
   readonly ids: IdSource;
   readonly producer: Producer;
+  /** Flows that are being added in slices. `close()` waits for them. */
+  readonly adding: Set<Promise<unknown>>;
 }
 
 /** By the commands of a queue object. */
@@ -64,15 +67,24 @@ const sourceOf = (name: string, { commands, settings, producers }: QueueParts): 
   const known = sources.get(commands);
   if (known) return known;
   const producer = new Producer(name, flowCommands(commands), settings);
-  producers.push(producer);
-  const source = { ids: new IdSource(), producer };
+  const adding = new Set<Promise<unknown>>();
+  const idle = {
+    close: (deadline: Deadline) => inTime(Promise.allSettled(adding), { deadline }).then(() => undefined),
+  };
+  producers.push(producer, idle);
+  const source = { ids: new IdSource(), producer, adding };
   sources.set(commands, source);
   return source;
 };
 
 /**
- * Adds a job with its children, and their children, in one step: all jobs or none. A job starts once all its children have ended. All jobs
- * of a flow are in one queue. A flow has at most 1,000 jobs and 4 MiB of data.
+ * Adds a job with its children, and their children: all jobs or none. A job starts once all its children have ended. All jobs of a flow are
+ * in one queue. A flow has at most 100,000 jobs, 64 MiB of data and 1,000 levels, and each of its jobs at most 10,000 children.
+ *
+ * Up to 1,000 jobs and 4 MiB are added in one step. A larger flow is sent in slices, which the server keeps apart until all have arrived,
+ * for up to 10 minutes. Only then its jobs start, slice by slice. If the process dies before that, nothing is added. If it dies after that,
+ * the next large flow of the queue or `repairQueue()` moves the remaining jobs, and no parent starts before its children have ended.
+ * Only the root of a large flow can have an `id`.
  *
  * A child has ended when it completed, became a dead letter, expired, or was cancelled, removed or drained. Unless it completed, its parent
  * becomes a dead letter immediately. With `onFailure: "ignore"` the parent starts in any case. So a parent never waits for a child that has
@@ -82,7 +94,7 @@ const sourceOf = (name: string, { commands, settings, producers }: QueueParts): 
  * @throws {FlowTakenError} a job of the queue already has one of the flow's ids. Nothing was added.
  * @throws {JobPayloadError} the data of a job cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema.
  * @throws {KitUnknownOutcomeError} the reply was lost. Without an `id` a repeated call can add a second flow. With an `id` of the root, a
- *   repeated call rejects with a FlowTakenError as long as that job exists.
+ *   repeated call rejects with a FlowTakenError as long as that job exists. It first moves the remaining jobs of a large flow.
  * @throws {TypeError | RangeError} the flow has a cycle, is too large, or has an invalid option.
  * @throws {KitUnavailableError | QueueFullError | QueueEvictionError} as for `queue.add()`. Nothing was added.
  *
@@ -100,17 +112,27 @@ export const addFlow = async <Jobs extends JobTypes<Jobs>, Handled>(
   const { name } = queue;
   const parts = partsOf(queue);
   const { commands, settings, defaults } = parts;
-  const { ids, producer } = sourceOf(name, parts);
+  const { ids, producer, adding } = sourceOf(name, parts);
   const plan = new FlowPlan(flow as never, ids, { defaults, maxPayloadBytes: settings.maxPayloadBytes });
+  plan.assertOwnIds();
   return await commands.life.call(
     "queue.addFlow",
     () => ({ queue: name, jobs: plan.size }),
     async () => {
       const checking = assertData(plan, settings.schemas);
       if (checking) await checking;
+      const added = plan.ids as ReadonlyMap<unknown, string> as AddedFlow<Jobs>["ids"];
+      if (plan.isLarge) {
+        const jobs = plan.newJobs();
+        const { id = "" } = jobs[0]!;
+        const sending = import("../slices/index.js").then(({ addSlices }) => addSlices(commands, jobs, plan.ownRoot));
+        adding.add(sending);
+        if (!(await sending.finally(() => adding.delete(sending)))) throw new FlowTakenError(id);
+        return { id, ids: added };
+      }
       const [root] = (await producer.addGroup(plan.newJobs())) as readonly [AddedOnce];
       if (!root.isAdded) throw new FlowTakenError(root.id);
-      return { id: root.id, ids: plan.ids as ReadonlyMap<unknown, string> as AddedFlow<Jobs>["ids"] };
+      return { id: root.id, ids: added };
     },
   );
 };

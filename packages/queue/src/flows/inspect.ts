@@ -72,7 +72,8 @@ const maxPages = 1_000;
 
 /**
  * Finds jobs that wait for children which no longer exist. This needs a manual deletion or an eviction: every function of kit that ends a
- * child counts it. Resolves with their ids. It reads up to about 50,000 children.
+ * child counts it. Resolves with their ids. It reads up to about 50,000 children. It finds none while a flow does not have all its jobs; see
+ * `unfinishedFlows()`.
  *
  * @throws {TypeError | RangeError} `address` is invalid.
  * @throws {KitUnavailableError} no server answered in time.
@@ -89,4 +90,17 @@ export const strandedParents = async (redis: RedisLike, address: QueueAddress): 
     }
     return found;
   });
+};
+
+/**
+ * Counts the flows of more than 1,000 jobs that have started, but do not have all their jobs in the queue yet. If the process that adds
+ * such a flow has died, `repairQueue()` with `run` adds the others.
+ *
+ * @throws {TypeError | RangeError} `address` is invalid.
+ * @throws {KitUnavailableError} no server answered in time.
+ */
+export const unfinishedFlows = async (redis: RedisLike, address: QueueAddress): Promise<number> => {
+  const { keys } = checkedAddress(address);
+  const { unfinished } = await import("../slices/index.js");
+  return await withContext(redis, async (context) => (await unfinished(context, keys)).length);
 };

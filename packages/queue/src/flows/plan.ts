@@ -38,8 +38,14 @@ type WithoutKey<Job> = Job extends unknown ? Omit<Job, "unique"> : never;
 type AnyNode = FlowJob<Record<string, (data: unknown) => unknown>>;
 type AnyEdge = AnyNode | { readonly job: AnyNode; readonly onFailure?: unknown };
 
-/** The maximum size of the data of a flow, in bytes. */
-const maxFlowBytes = 4 * 1_024 * 1_024;
+/** The maximum of a flow that is added in one step, or whose jobs a handler adds. */
+const oneStep = { jobs: maxAdded, bytes: 4 * 1_024 * 1_024 };
+/** The maximum of any other flow. */
+const inSlices = { jobs: 100_000, bytes: 64 * 1_024 * 1_024 };
+/** The maximum number of children of one job, which also bounds the time of the step that ends it. */
+const maxChildren = 10_000;
+/** The maximum number of jobs on a path from the root. */
+const maxLevels = 1_000;
 
 interface PlannedJob {
   readonly name: string;
@@ -49,6 +55,8 @@ interface PlannedJob {
   readonly children: number;
   /** The value of the option `flow` in its header. */
   parents: string;
+  /** Its children, in order. */
+  readonly below: PlannedJob[];
 }
 
 /** The settings of the queue. */
@@ -73,6 +81,7 @@ export class FlowPlan {
   readonly #settings: PlanSettings;
   readonly #jobs = new Map<AnyNode, PlannedJob>();
   readonly #taken = new Set<string>();
+  readonly #most: typeof oneStep;
   #bytes = 0;
 
   /**
@@ -84,12 +93,55 @@ export class FlowPlan {
   constructor(root: Pick<AnyNode, "children">, ids: IdSource, settings: PlanSettings, parent?: string) {
     this.#ids = ids;
     this.#settings = settings;
+    this.#most = parent === undefined ? inSlices : oneStep;
     if (parent === undefined) this.#visit(root as AnyNode, []);
     else this.#addBelow(parent, root.children ?? [], []);
   }
 
   get size(): number {
     return this.#jobs.size;
+  }
+
+  /** The flow is added in slices. */
+  get isLarge(): boolean {
+    return this.#jobs.size > oneStep.jobs || this.#bytes > oneStep.bytes;
+  }
+
+  /** The id of the root, if the caller chose it. */
+  get ownRoot(): string | undefined {
+    return this.#first.resolved.id;
+  }
+
+  get #first(): PlannedJob {
+    return this.#jobs.values().next().value!;
+  }
+
+  /**
+   * Only the first step can compare the ids of callers with the ids of the queue's jobs.
+   *
+   * @throws {TypeError} the flow is added in slices, and a job below its root has an `id`.
+   */
+  assertOwnIds(): void {
+    const [, ...below] = this.#jobs.values();
+    if (this.isLarge && below.some(({ resolved }) => resolved.id !== undefined))
+      throw new TypeError(
+        `Expected no \`id\` below the root of a flow of more than ${String(oneStep.jobs)} jobs or ${String(oneStep.bytes)} bytes`,
+      );
+  }
+
+  /** The jobs, each after its parents. */
+  #sorted(): readonly PlannedJob[] {
+    const above = new Map<PlannedJob, number>();
+    for (const { below } of this.#jobs.values()) for (const job of below) above.set(job, (above.get(job) ?? 0) + 1);
+    const sorted = [this.#first];
+    // The loop also visits the jobs that it adds.
+    for (const { below } of sorted)
+      for (const job of below) {
+        const left = above.get(job)! - 1;
+        above.set(job, left);
+        if (left === 0) sorted.push(job);
+      }
+    return sorted;
   }
 
   /** The id of each job. */
@@ -104,7 +156,8 @@ export class FlowPlan {
 
   /** The jobs as the server stores them. `current`: the span that adds them. */
   newJobs(current = traceCarrier()?.current()): NewJob[] {
-    return Array.from(this.#jobs.values(), ({ name, id, payload, resolved, children, parents }, index) => {
+    const jobs = this.isLarge ? this.#sorted() : [...this.#jobs.values()];
+    return jobs.map(({ name, id, payload, resolved, children, parents }, index) => {
       const { policy, priority, group, words, traceparent = current } = resolved;
       const flow = [`${letters.flow}${parents}`];
       return {
@@ -141,16 +194,23 @@ export class FlowPlan {
     if (known) return known;
     const { children = [], job } = this.#plan(node);
     this.#jobs.set(node, job);
-    if (this.#jobs.size > maxAdded) throw new RangeError(`Expected a flow of at most ${String(maxAdded)} jobs`);
-    this.#addBelow(job.id, children, [...path, node]);
+    if (this.#jobs.size > this.#most.jobs)
+      throw new RangeError(`Expected a flow of at most ${String(this.#most.jobs)} jobs`);
+    if (children.length > maxChildren)
+      throw new RangeError(`Expected at most ${String(maxChildren)} children of a job, got ${String(children.length)}`);
+    if (path.length === maxLevels) throw new RangeError(`Expected a flow of at most ${String(maxLevels)} levels`);
+    job.below.push(...this.#addBelow(job.id, children, [...path, node]));
     return job;
   }
 
-  #addBelow(id: string, children: readonly AnyEdge[], path: readonly AnyNode[]): void {
-    for (const [index, child] of children.entries()) {
+  #addBelow(id: string, children: readonly AnyEdge[], path: readonly AnyNode[]): readonly PlannedJob[] {
+    // Not `map`, which skips what is missing.
+    return Array.from(children, (child, index) => {
       const { job, letter } = edgeOf(child);
-      this.#visit(job, path).parents += `,${letter}${String(index)}:${encodeURIComponent(id)}`;
-    }
+      const planned = this.#visit(job, path);
+      planned.parents += `,${letter}${String(index)}:${encodeURIComponent(id)}`;
+      return planned;
+    });
   }
 
   #plan(node: AnyNode): { readonly children: readonly AnyEdge[] | undefined; readonly job: PlannedJob } {
@@ -164,13 +224,13 @@ export class FlowPlan {
     if (options.lifo && count > 0) throw new TypeError("Expected no `lifo` for a job with children");
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     this.#bytes += payload.length;
-    if (this.#bytes > maxFlowBytes)
-      throw new RangeError(`Expected the data of a flow to have at most ${String(maxFlowBytes)} bytes`);
+    if (this.#bytes > this.#most.bytes)
+      throw new RangeError(`Expected the data of a flow to have at most ${String(this.#most.bytes)} bytes`);
     const id = resolved.id ?? this.#ids.take(1)[0]!;
     if (this.#taken.has(id))
       throw new TypeError(`Expected the jobs of a flow to have different ids, got ${JSON.stringify(id)} twice`);
     this.#taken.add(id);
-    return { children, job: { name, id, payload, resolved, children: count, parents: "" } };
+    return { children, job: { name, id, payload, resolved, children: count, parents: "", below: [] } };
   }
 }
 

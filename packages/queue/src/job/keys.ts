@@ -62,7 +62,17 @@ export const endlessParts = [
   ...groupKeys,
 ] as const;
 
-const parts = [...endlessParts, "revoked", "producers", "kept", "records", "events", "changed", "workers"] as const;
+const parts = [
+  ...endlessParts,
+  "revoked",
+  "producers",
+  "kept",
+  "records",
+  "events",
+  "changed",
+  "workers",
+  "staged",
+] as const;
 
 /**
  * Every key that this package writes. All keys of a queue share the hash tag `{name}`, and so one slot.
@@ -101,6 +111,7 @@ const parts = [...endlessParts, "revoked", "producers", "kept", "records", "even
  * | `kit:queue:{name}:records`     | hash   | id of an ended job → take id, facts as JSON, result; `!bytes` → the bytes of all                | `maxAgeMs` of the history    |
  * | `kit:queue:{name}:adopted`     | zset   | adoption of a BullMQ queue → number of the last slice that it added                             | for good, 30 bytes each      |
  * | `kit:queue:{name}:families`    | hash   | id of a parent in a flow → its open children; with a tab and a number: a child's id, and then its outcome | until its parent has ended   |
+ * | `kit:queue:{name}:staged`      | hash   | slices of flows of more than 1,000 jobs that have not started                                    | until they have, or 10 minutes |
  * | `kit:queue:{name}:grouped`     | zset   | ready jobs that have a group: group, place among its jobs, entry                                | while there are some         |
  * | `kit:queue:{name}:turns`       | zset   | group → its next turn; plus 4 × 10^15 if it may not start a job                                  | while it has ready or active jobs |
  * | `kit:queue:{name}:held`        | zset   | group and id of each job that has a place of its group: it is active, or waits to run again     | until its job ends           |

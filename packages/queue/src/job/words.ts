@@ -39,11 +39,14 @@ export type PlanWord =
 
 /** A word of a job in the `plan` of `addFlow.lua` only. */
 export type FlowWord = "open" | "root";
+/** A word of a job in a slice of `stageFlow.lua` only. */
+export type SliceWord = "bytes";
 
-export const planWord = (word: PlanWord | FlowWord, value?: string | number): string =>
+export const planWord = (word: PlanWord | FlowWord | SliceWord, value?: string | number): string =>
   value === undefined ? word : `${word}=${String(value)}`;
 
-export const planned = (word: PlanWord | FlowWord, value?: string | number): string => `\t${planWord(word, value)}`;
+export const planned = (word: PlanWord | FlowWord | SliceWord, value?: string | number): string =>
+  `\t${planWord(word, value)}`;
 
 /** The flags of a step; see `step.lua`. */
 type StepFlag = "announce" | "look" | "time" | "woken";

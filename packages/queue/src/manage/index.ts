@@ -42,7 +42,7 @@ const maxRepaired = 100;
 /**
  * Finds stored jobs that are in no list of work, because an entry or a lease was deleted manually or evicted. Such a job does not run, and
  * its id cannot be added again. With `run` the job goes to the end of the queue, with its attempts and crashes. A worker may still be
- * running it. Resolves with the ids.
+ * running it. Resolves with the ids. `run` also adds the remaining jobs of large flows whose process died; see `addFlow()`.
  *
  * It reads the whole queue in calls of up to 4,000 entries, and keeps the ids of all ready and active jobs in memory. Jobs that seem lost
  * are checked again, 100 per call. Each such call reads all leases and all waiting jobs in one step, which takes the server about 0.5 s per
@@ -73,6 +73,7 @@ export const repairQueue = async (
     const lost: string[] = [];
     for (let start = 0; start < ids.length; start += maxRepaired)
       lost.push(...(await repair.run(context, keys, { verb, ids: ids.slice(start, start + maxRepaired).join("\n") })));
+    if (verb === "repair") await (await import("../slices/index.js")).finishAll(context, keys);
     return lost;
   });
 };

@@ -178,12 +178,12 @@ export class QueueCommands {
   }
 
   /** Runs a script that adds jobs, see `add`. */
-  async store<Keys extends readonly string[], Args extends readonly string[]>(
-    script: Script<Keys, Args, scripts.AddReply>,
+  async store<Keys extends readonly string[], Args extends readonly string[], Reply extends scripts.AddReply>(
+    script: Script<Keys, Args, Reply>,
     keys: Parameters<typeof script.run>[1],
     args: Parameters<typeof script.run>[2],
     deadline: Deadline,
-  ): Promise<scripts.AddReply> {
+  ): Promise<Reply> {
     const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
     const { durable: replication } = this.settings;
     if (!replication) return this.#added(await script.run(this.context, keys, args, { deadlineMs }));
@@ -195,7 +195,7 @@ export class QueueCommands {
   }
 
   /** Stores the layout again if the server lost it together with the jobs. */
-  #added(reply: scripts.AddReply): scripts.AddReply {
+  #added<Reply extends scripts.AddReply>(reply: Reply): Reply {
     if (reply.isLost) void this.#reopen();
     return reply;
   }

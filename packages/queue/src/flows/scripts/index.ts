@@ -8,7 +8,7 @@ import revokedSource from "../../store/scripts/revoked.lua";
 import { addReplyOf } from "../../store/scripts/added.js";
 import { lostOf, type LostLeases } from "../../store/scripts/lost.js";
 import addFlowSource from "./addFlow.lua";
-import branchesSource from "./branches.lua";
+import branchesSource from "../../store/scripts/branches.lua";
 import parkSource from "./park.lua";
 
 /** Stores the jobs of flows, see `addFlow.lua`. The answer for a flow that was not added has the id that a job has. */

@@ -6,7 +6,7 @@ import strandedSource from "./stranded.lua";
 export const stranded = defineScript({
   name: "queue.stranded",
   source: [entriesSource, strandedSource],
-  keys: ["jobs", "delayed", "dead", "families"],
+  keys: ["jobs", "delayed", "dead", "families", "staged"],
   args: ["cursor"],
   readonly: true,
   reply: (raw): { readonly cursor: string; readonly ids: readonly string[] } => {

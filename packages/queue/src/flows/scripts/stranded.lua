@@ -1,9 +1,11 @@
 -- stranded.lua - finds jobs that wait for children which no longer exist. Changes nothing.
+-- While a flow does not have all its jobs, it finds none.
 --
 -- KEYS[1]  jobs      hash    id to header and payload
 -- KEYS[2]  delayed   zset    entry to the instant at which it is due, ms
 -- KEYS[3]  dead      zset    id to the instant of its death
 -- KEYS[4]  families  hash    the open and ended children of each parent, see `flow.lua`
+-- KEYS[5]  staged    hash    slices of flows, see `startFlow.lua`
 -- ARGV[1]  cursor    string  0 for the first page, then that of the last reply
 --
 -- Reply     {cursor, id, …}  cursor of the next page, 0: there is none; the ids of such parents
@@ -11,10 +13,12 @@ local jobs = KEYS[1]
 local delayed = KEYS[2]
 local dead = KEYS[3]
 local families = KEYS[4]
+local staged = KEYS[5]
 local cursor = ARGV[1]
 
 -- Libraries
 
+if redis.call('HEXISTS', staged, '') == 1 then return { '0' } end
 local page = redis.call('HSCAN', families, cursor, 'COUNT', 50)
 local reply = { page[1] }
 for i = 1, #page[2], 2 do

@@ -21,8 +21,8 @@ local function takenOf(jobs, list, added)
   end
 end
 
--- Called after all that only reads, and before `turnGroups`.
-local function storeJobs(jobs, waiting, prioritised, delayed, wake, families, groups, list, now)
+-- Called after all that only reads, and before `turnGroups`. `isParent`: whether a parent counts a child; without it, all do.
+local function storeJobs(jobs, waiting, prioritised, delayed, wake, families, groups, list, now, isParent)
   local earliest = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] or nil) or math.huge
   local fields, open, later, ready, isEarlier = {}, {}, {}, {}, false
   local function append(all, ...)
@@ -36,7 +36,8 @@ local function storeJobs(jobs, waiting, prioritised, delayed, wake, families, gr
     local state = due > now and 'delayed' or 'ready'
     append(fields, id, blob)
     for number, parent in string.gmatch(optionOf(blob, 'flow'), ',%l(%d+):([^,]+)') do
-      append(open, decoded(parent) .. '\t' .. number, id)
+      parent = decoded(parent)
+      if not isParent or isParent(parent) then append(open, parent .. '\t' .. number, id) end
     end
     if job.open then
       state = 'waiting-for-children'
