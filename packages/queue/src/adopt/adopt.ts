@@ -17,6 +17,7 @@ import {
   adoptedSchedule,
   type AdoptedSchedule,
   hasOwnStrategy,
+  isChild,
   refusalOf,
 } from "./translate.js";
 
@@ -43,8 +44,16 @@ export interface AdoptReport {
     readonly delayed: number;
     readonly schedules: number;
   };
-  /** How many jobs the BullMQ queue has in states that an adoption does not move. */
-  readonly left: { readonly active: number; readonly failed: number; readonly waitingChildren: number };
+  /**
+   * How many jobs the BullMQ queue has in states that an adoption does not move; and the ready and delayed `children` of flows, which are
+   * refused, because their parent waits for them in BullMQ.
+   */
+  readonly left: {
+    readonly active: number;
+    readonly failed: number;
+    readonly waitingChildren: number;
+    readonly children: number;
+  };
   /** Ready and delayed jobs, and job schedulers, that stay in BullMQ. */
   readonly refused: readonly Refused[];
   /**
@@ -108,9 +117,11 @@ class Adoption {
       for (const kind of jobKinds) await this.#adoptJobs(kind);
     }
     const { active, failed, waitingChildren, isPaused } = await this.#from.look();
+    const refused = [...this.#refused.values()];
+    const children = refused.filter(({ reason }) => reason === isChild).length;
     return {
-      ...{ isDryRun, isPaused, moved: { ...this.#moved }, left: { active, failed, waitingChildren } },
-      ...{ refused: [...this.#refused.values()], unsure: this.#unsure, ownStrategies: this.#ownStrategies },
+      ...{ isDryRun, isPaused, moved: { ...this.#moved }, left: { active, failed, waitingChildren, children } },
+      ...{ refused, unsure: this.#unsure, ownStrategies: this.#ownStrategies },
     };
   }
 
@@ -308,7 +319,7 @@ const read = async (
 /**
  * Moves a BullMQ queue (version 5 or 6) into a queue: ready and delayed jobs, and job schedulers as schedules. BullMQ's workers and
  * producers can keep running. Stop workers before version 5.35 first, because they can add jobs of job schedulers that have moved.
- * Active and failed jobs and flows stay in BullMQ. Without `run` it changes nothing, and reports what it would do.
+ * Active and failed jobs stay in BullMQ, and so do flows: keep its workers running until the flows have ended. Without `run` it changes nothing, and reports what it would do.
  *
  * Jobs move in slices of up to 100 jobs and about 1 MiB. Each slice moves in three steps: out of BullMQ's lists, into the queue, and out of
  * BullMQ. Each job runs once, in BullMQ or here, or the report names it. This also holds if the process dies: the next call first completes

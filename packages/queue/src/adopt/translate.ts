@@ -73,11 +73,14 @@ const uniqueOf = ({ id, deduplication, holder }: StoredBullJob, { de }: BullOpti
   return { key: deduplication, mode: keepsLast ? "keepLast" : "keepFirst", ttlMs, extend: false };
 };
 
+/** Why a child of a flow stays in BullMQ. */
+export const isChild = "it is a child job: adoption does not move flows";
+
 /** The reason why a job stays in BullMQ. Undefined if it can move. `isFollowing`: its job scheduler would be moved. */
 export const refusalOf = (id: string, job: StoredBullJob | undefined, isFollowing?: boolean): string | undefined => {
   if (!job) return "BullMQ has no data for it";
   if (job.isParent) return "it has children: adoption does not move flows";
-  if (job.parent !== "") return "it is a child job: adoption does not move flows";
+  if (job.parent !== "") return isChild;
   if (job.failure !== "") return "BullMQ has marked it as failed";
   if (!isFollowing && job.at !== "" && id.endsWith(`:${job.at}`)) return "its job scheduler cannot move";
   const isHolder = job.holder?.id === id;

@@ -47,7 +47,7 @@ export const adoptCommand: CliCommand = {
         ],
         [
           "left in BullMQ",
-          `${String(left.active)} active, ${String(left.failed)} failed, ${String(left.waitingChildren)} parents`,
+          `${String(left.active)} active, ${String(left.failed)} failed, ${String(left.waitingChildren)} parents, ${String(left.children)} children`,
         ],
         [
           "refused",
