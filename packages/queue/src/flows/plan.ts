@@ -161,24 +161,20 @@ export class FlowPlan {
       const { policy, priority, group, words, traceparent = current } = resolved;
       const flow = [`${letters.flow}${parents}`];
       return {
-        ...{
-          head: headOf(name, policy, priority, typeof payload !== "string", undefined, flow, traceparent, group),
-          payload,
-          id,
-        },
+        head: headOf(name, policy, priority, typeof payload !== "string", undefined, flow, traceparent, group),
+        payload,
+        id,
         words:
           words +
           (resolved.id === undefined ? "" : planned("ifNew")) +
           (children === 0 ? "" : planned("open", children)) +
           (index === 0 ? planned("root") : ""),
-        ...{
-          op: undefined,
-          call: undefined,
-          isOnce: index === 0,
-          isRepeat: false,
-          isRepeatable: false,
-          isGivenUp: false,
-        },
+        op: undefined,
+        call: undefined,
+        isOnce: index === 0,
+        isRepeat: false,
+        isRepeatable: false,
+        isGivenUp: false,
       };
     });
   }
