@@ -24,13 +24,18 @@ export interface ScheduleTask {
   readonly count: number;
 }
 
+export interface FlowTask {
+  readonly flows: number;
+  readonly children: number;
+}
+
 export interface Drained {
   readonly jobs: number;
   readonly elapsedMs: number;
 }
 
 export const featureJobs = (queue: BenchQueue, data: () => Data) => {
-  const { limit, cancel, schedules, drain } = queue;
+  const { limit, cancel, addFlows, removeFlows, schedules, drain } = queue;
   let isAdding = false;
   /** One add after the other. Resolves with the milliseconds that each took. */
   const addWhile = async (goesOn: () => boolean): Promise<readonly number[]> => {
@@ -72,6 +77,35 @@ export const featureJobs = (queue: BenchQueue, data: () => Data) => {
       while (aborted.size < count) await sleep(10);
       await stop();
       return all.map(({ n }, index) => (aborted.get(n) ?? NaN) - (cancelledAt[index] ?? NaN));
+    },
+
+    /** Adds flows, 50 in a call, and works until each job has run. Resolves with the milliseconds from the first call. */
+    flows: async ({ flows: count, children }: FlowTask): Promise<number> => {
+      if (!addFlows) throw new Error("the implementation has no flows");
+      const jobs = count * (children + 1);
+      let ran = 0;
+      let done: () => void = () => undefined;
+      const all = new Promise<void>((resolve) => (done = resolve));
+      const startedAt = now();
+      for (let left = count; left > 0; left -= 50)
+        await addFlows(
+          Array.from({ length: Math.min(50, left) }, () => ({
+            root: data(),
+            children: Array.from({ length: children }, data),
+          })),
+        );
+      const stop = await queue.work(100, () => void (++ran === jobs && done()));
+      await all;
+      const elapsedMs = now() - startedAt;
+      await stop();
+      return elapsedMs;
+    },
+
+    /** Adds a flow and removes it with its children. */
+    removeFlow: async ({ children }: { readonly children: number }) => {
+      if (!addFlows || !removeFlows) throw new Error("the implementation has no flows");
+      const flow = { root: data(), children: Array.from({ length: children }, data) };
+      await removeFlows((await addFlows([flow])) as readonly string[]);
     },
 
     storeSchedules: ({ count }: ScheduleTask) => schedules?.store(count),

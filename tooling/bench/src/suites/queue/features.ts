@@ -1,10 +1,10 @@
-// The cases of limits, cancellation, schedules and bulk changes, which only ours is measured in: no peer has the same.
+// The cases of limits, cancellation, schedules and bulk changes, which only ours is measured in: no peer has the same. And of flows.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Lab } from "../../lab.js";
 import { percentile } from "../../statistics.js";
 import { atMost, type Case } from "../../suite.js";
-import { caseOf } from "./cases.js";
-import type { CancelTask, Drained, LimitTask, NamesTask, ScheduleTask } from "./features-jobs.js";
+import { caseOf, goal } from "./cases.js";
+import type { CancelTask, Drained, FlowTask, LimitTask, NamesTask, ScheduleTask } from "./features-jobs.js";
 import type { QueueSetup } from "./implementations.js";
 import type { ProcessTask, Rate } from "./jobs.js";
 
@@ -160,5 +160,49 @@ export const drain = caseOf(
       values: [elapsedMs, Math.max(0, ...slow), percentile(during, 0.99)],
       details: { jobs, over5Ms, p99BeforeMs: percentile(before, 0.99), p50Ms: percentile(during, 0.5) },
     };
+  },
+);
+
+const flowAbout = "from the first call that adds them, 50 at a time, until all have run in a worker with c=100";
+
+export const flows = caseOf(
+  [
+    ["flows of 10 children", "flows/s", flowAbout, goal(5)],
+    ["flows of 10 children: redis µs per child", "µs of the server's CPU", `${flowAbout}; with the parent's share`],
+  ],
+  { ids: ["kit", "bullmq"], rounds: 3 },
+  async (team, lab, scale) => {
+    const task: FlowTask = { flows: Math.ceil((team.opened === "kit" ? 4_000 : 600) * scale), children: 10 };
+    const watched = await lab.watch();
+    const elapsedMs = await team.ask<number>("flows", task);
+    const { commands, cpuMicros } = await watched();
+    const children = task.flows * task.children;
+    return {
+      values: [(task.flows * 1_000) / elapsedMs, cpuMicros / children],
+      details: { commands: commands / children },
+    };
+  },
+);
+
+export const wideFlow = caseOf(
+  [
+    [
+      "a parent of 10,000 children: longest script",
+      "ms",
+      "added, run, and another one removed with its children; by the server's slow log",
+      atMost(5, "max"),
+    ],
+  ],
+  { ids, rounds: 2, isFinal: true },
+  async (team, lab, scale) => {
+    const task: FlowTask = { flows: 1, children: Math.ceil(10_000 * scale) };
+    // So that no call compiles its script.
+    await team.ask("flows", { ...task, children: 2_000 } satisfies FlowTask);
+    await lab.server.call("CONFIG", "SET", "slowlog-log-slower-than", "500", "slowlog-max-len", "10000");
+    await lab.server.call("SLOWLOG", "RESET");
+    const elapsedMs = await team.ask<number>("flows", task);
+    await team.ask("removeFlow", { children: task.children });
+    const slow = await slowCalls(lab);
+    return { values: [Math.max(0, ...slow)], details: { elapsedMs, over1Ms: slow.filter((ms) => ms > 1).length } };
   },
 );

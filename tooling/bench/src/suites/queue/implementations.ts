@@ -35,6 +35,12 @@ export interface QueueSetup {
 /** Only ours passes the job. Its signal is made when it is read. */
 type Handler = (data: Data, job: { readonly signal: AbortSignal }) => unknown;
 
+/** A job that starts once its children have ended. */
+export interface Flow {
+  readonly root: Data;
+  readonly children: readonly Data[];
+}
+
 /** A queue in this process. */
 export interface BenchQueue {
   add(data: Data): Promise<unknown>;
@@ -50,6 +56,10 @@ export interface BenchQueue {
   readonly cancel?: (id: string) => Promise<unknown>;
   /** Stores so many schedules that are not due for years; and runs them. */
   readonly schedules?: { store(count: number): Promise<unknown>; run(): void };
+  /** Adds flows: a job and its children each. */
+  readonly addFlows?: (flows: readonly Flow[]) => Promise<unknown>;
+  /** Removes jobs and all jobs below them, by the ids that `addFlows` resolved with. */
+  readonly removeFlows?: (ids: readonly string[]) => Promise<unknown>;
   /** Deletes what waits. Resolves with the number of jobs. */
   readonly drain?: () => Promise<number>;
   /** Starts a worker. Resolves once it is ready, with the function that ends it. */
@@ -91,7 +101,7 @@ const kit: Definition = {
     const history = keepsHistory ? (await import("@kit/queue/history")).keepHistory() : undefined;
     const { reportProgress } = reportsProgress ? await import("@kit/queue/progress") : {};
     const { createQueue } = await import("@kit/queue");
-    const { cancelJob, drainQueue, setLimits } = await import("@kit/queue/manage");
+    const { cancelJob, drainQueue, removeJob, setLimits } = await import("@kit/queue/manage");
     const { createSchedules } = await import("@kit/queue/schedules");
     const redis = await connect(url);
     // On a busy machine a bulk of megabytes can take long.
@@ -120,6 +130,17 @@ const kit: Definition = {
       },
       cancel: (id) => cancelJob(redis, address, id),
       schedules: schedulesOn(createSchedules(redis, name, { deadlineMs })),
+      addFlows: async (flows) => {
+        const { addFlow } = await import("@kit/queue/flows");
+        const job = (data: Data) => ({ name: "job", data }) as const;
+        const added = await Promise.all(
+          flows.map(({ root, children }) => addFlow(queue, { ...job(root), children: children.map(job) })),
+        );
+        return added.map(({ id }) => id);
+      },
+      removeFlows: async (all) => {
+        for (const id of all) await removeJob(redis, address, id, { children: true });
+      },
       drain: () => drainQueue(redis, address),
       work: async (concurrency, handler) => {
         const run = async (job: Job): Promise<void> => {
@@ -142,8 +163,9 @@ const bullmq = (id: string, isDefaults: boolean, settings: object): Definition =
   isDefaults,
   settings: isDefaults ? "as it comes" : inWords(settings),
   open: async (url) => {
-    const { Queue, Worker } = await import("bullmq");
+    const { FlowProducer, Queue, Worker } = await import("bullmq");
     const connection = await connected(url);
+    let producer: InstanceType<typeof FlowProducer> | undefined;
     const queue = new Queue(name, { connection: connection as never, defaultJobOptions: settings });
     queue.on("error", () => undefined);
     const blocking = reconnecting(url);
@@ -155,6 +177,11 @@ const bullmq = (id: string, isDefaults: boolean, settings: object): Definition =
       addRanked: (all, priorityOf) =>
         // Added so that every priority is at least 1.
         Promise.all(all.map((data) => queue.add("job", data, { priority: priorityOf(data) + 100 }))),
+      addFlows: (flows) => {
+        if (!producer) producer = new FlowProducer({ connection: connection as never }).on("error", () => undefined);
+        const job = (data: Data) => ({ name: "job", queueName: name, data, opts: settings });
+        return producer.addBulk(flows.map(({ root, children }) => ({ ...job(root), children: children.map(job) })));
+      },
       work: async (concurrency, handler) => {
         const worker = new Worker<Data>(name, async ({ data }) => handler(data, noSignal), {
           connection: blocking as never,

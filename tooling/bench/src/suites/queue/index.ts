@@ -16,7 +16,18 @@ import {
   type Row,
   withDelays,
 } from "./cases.js";
-import { cancel, cancelByPush, drain, history, limited, named, progress, schedules } from "./features.js";
+import {
+  cancel,
+  cancelByPush,
+  drain,
+  flows,
+  history,
+  limited,
+  named,
+  progress,
+  schedules,
+  wideFlow,
+} from "./features.js";
 import { implementations, loadOf, type QueueSetup } from "./implementations.js";
 import type { ProcessTask, QueueTask, Rate, SpreadTask, TrickleTask } from "./jobs.js";
 
@@ -361,6 +372,8 @@ export const suite: Suite = {
     cancelByPush,
     schedules,
     drain,
+    flows,
+    wideFlow,
     recovery,
     idleCommands,
     soak,
