@@ -82,7 +82,7 @@ const sourceOf = (name: string, { commands, settings, producers }: QueueParts): 
  * in one queue. A flow has at most 100,000 jobs, 64 MiB of data and 1,000 levels, and each of its jobs at most 10,000 children.
  *
  * Up to 1,000 jobs and 4 MiB are added in one step. A larger flow is sent in slices, which the server keeps apart until all have arrived,
- * for up to 10 minutes. Only then its jobs start, slice by slice. If the process dies before that, nothing is added. If it dies after that,
+ * for up to 10 minutes. Only then its jobs start, slice by slice. Each slice has the whole `deadlineMs`. If the process dies before that, nothing is added. If it dies after that,
  * the next large flow of the queue or `repairQueue()` moves the remaining jobs, and no parent starts before its children have ended.
  * Only the root of a large flow can have an `id`.
  *
