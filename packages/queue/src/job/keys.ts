@@ -70,8 +70,8 @@ const parts = [
   "records",
   "events",
   "changed",
-  "workers",
   "staged",
+  "workers",
 ] as const;
 
 /**

@@ -32,7 +32,7 @@ local function settle(jobs, delayed, wake, failures, dead, meta, families, id, o
       if redis.call('HGET', families, field) == child then
         local open = (tonumber(redis.call('HGET', families, parent) or 0) or 0) - 1
         local record = table.concat({ child, nameOf(blob), result }, '\t')
-        redis.call('HSET', families, field, record, parent, string.format('%.0f', open))
+        redis.call('HSET', families, field, record, parent, open)
         local entry, waiting, due = heldBack(jobs, delayed, parent, parked)
         if not entry or settled[parent] then
           -- It does not wait.
@@ -41,8 +41,7 @@ local function settle(jobs, delayed, wake, failures, dead, meta, families, id, o
           local error = '{"name":"ChildFailedError","code":"KIT_JOB_CHILD_FAILED","message":'
             .. cjson.encode('Child ' .. child .. ' did not complete: ' .. kind)
           cause = cause or kind == 'refused' and rest or string.match(select(3, parseRecord(rest)), '^[^\t]*')
-          if cause ~= '' then error = error .. ',"cause":' .. cause end
-          error = error .. '}'
+          error = error .. (cause == '' and '' or ',"cause":' .. cause) .. '}'
           redis.call('HSET', failures, parent, '0\t0\t' .. error)
           makeDead(jobs, failures, dead, meta, parent, clock())
           tell('failed', parent, 'dead', '', '0\t0\t')
@@ -64,15 +63,13 @@ end
 -- The last commands of a script on these keys.
 local function closeFamilies(delayed, families)
   inBatches(parting, function(...) redis.call('ZREM', delayed, ...) end)
-  local digits = { '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
   for _, id in ipairs(disbanded) do
-    local ten, children = 0, {}
-    repeat
+    for ten = 0, 1e9 do
       -- To turn each number into text would take longer than all else.
-      local head = id .. '\t' .. (ten == 0 and '' or ten)
-      for i = 1, 10 do children[i] = head .. digits[i] end
-      ten = ten + 1
-    until redis.call('HDEL', families, unpack(children)) < 10
+      local n = id .. '\t' .. (ten > 0 and ten or '')
+      if redis.call('HDEL', families, n .. '0', n .. '1', n .. '2', n .. '3', n .. '4', n .. '5', n .. '6', n .. '7', n .. '8', n .. '9') < 10 then break end
+    end
+    -- Its own field comes last, so that the key exists until here.
+    redis.call('HDEL', families, id)
   end
-  inBatches(disbanded, function(...) redis.call('HDEL', families, ...) end)
 end
