@@ -23,4 +23,7 @@ const rawText = {
 };
 
 // The pages' helper and htmx are carried along; see LICENSE-hono and LICENSE-htmx in the package.
-export default library(["view", "queue"]).map((one) => ({ ...one, esbuildPlugins: [...(one.esbuildPlugins ?? []), rawText] }));
+export default library(["view", "queue"]).map((one) => ({
+  ...one,
+  esbuildPlugins: [...(one.esbuildPlugins ?? []), rawText],
+}));

@@ -8,7 +8,7 @@ const part = (name) => ["cjs", "d.cts", "d.ts", "js"].map((end) => `dist/${name}
 
 /** The files of a package beyond its entries. @type {Record<string, readonly string[]>} */
 const more = {
-  "@kit/board": ["dist/LICENSE-hono", "dist/LICENSE-htmx.org"],
+  "@kit/board": [...["view", "queue"].flatMap(part), "dist/LICENSE-hono", "dist/LICENSE-htmx.org"],
   "@kit/cli": ["dist/LICENSE-hono-node-server"],
   "@kit/core": [...part("kernel"), "dist/LICENSE-uuid.md"],
   // Loaded on use: by workers, a heartbeat thread, groups, dead letters, flows and reports.

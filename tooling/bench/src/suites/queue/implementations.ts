@@ -36,7 +36,7 @@ export interface QueueSetup {
 type Handler = (data: Data, job: { readonly signal: AbortSignal }) => unknown;
 
 /** A job that starts once its children have ended. */
-export interface Flow {
+interface Flow {
   readonly root: Data;
   readonly children: readonly Data[];
 }
