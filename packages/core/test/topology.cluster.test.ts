@@ -209,13 +209,10 @@ describe("a read that blocks on a node of a Cluster", () => {
     const counts = (): Promise<number[]> =>
       Promise.all(server.nodes.map(async (node, at) => (await asked(node)) - before[at]!));
     const place = server.nodes.indexOf(master);
-    // At every fifth check a master, in turn.
-    await until(
-      async () => (await counts()).reduce((sum, count, at) => (at === place ? sum : sum + count), 0) >= looks / 15,
-    );
+    // At every fifth check another master may be asked, if the client is connected to it.
+    await until(async () => (await counts())[place]! > looks / 2);
     const found = await counts();
     const [atMaster = 0] = found.splice(place, 1);
-    expect(atMaster).toBeGreaterThan(looks / 2);
     expect(atMaster).toBeLessThanOrEqual(looks);
     expect(found.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(looks / 5);
   });
