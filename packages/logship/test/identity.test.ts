@@ -253,6 +253,24 @@ describe("a job knows a file by the text that it counted", () => {
     await run();
     expect(await counted()).toEqual(new Map([...once([...before, ...after]), [header, "2"]]));
   });
+
+  it("and counts no line of two texts, when one replaces a moved file before the reader continues it", async () => {
+    const { job: own, path, events, run, counted } = await job();
+    const [before, after] = [lines.slice(0, 110), lines.slice(200, 500)];
+    await writeFile(path, textOf(before.slice(0, 100)));
+    await run();
+    await writeFile(`${path}.new`, textOf(before));
+    await rename(`${path}.new`, path);
+    own.once("file", () => writeFileSync(path, textOf(after)));
+    await run();
+    await run();
+    expect(await counted()).toEqual(once([...before.slice(0, 100), ...after]));
+    const [from, to] = [before.slice(0, 100), before].map((some) => Buffer.byteLength(textOf(some)));
+    expect(events).toEqual([
+      { event: "moved", file: "a.log", of: "a.log", to: from },
+      { event: "gap", file: "a.log", from, to },
+    ]);
+  });
 });
 
 it("a shipper takes a file as it is when `add()` opens it, and the next call ships what was written meanwhile", async () => {
@@ -265,6 +283,40 @@ it("a shipper takes a file as it is when `add()` opens it, and the next call shi
   expect(await shipper.add(path)).toMatchObject({ lines: 0 });
   expect(await shipper.add(path)).toMatchObject({ lines: 10, wasShipped: false });
   expect(await shipper.add(path)).toMatchObject({ lines: 10, wasShipped: true });
+});
+
+it("a file that was cut after it was opened is no whole text, before and after it is identified", async () => {
+  const path = join(await fixture.directory(), "a.log");
+  await writeFile(path, textOf(lines.slice(0, 10)));
+  const file = await localFile(path, "a.log");
+  for (const [left, isLimited] of [
+    [[], true],
+    [lines.slice(10, 12), true],
+    [[], false],
+  ] as const) {
+    const opened = (await OpenFile.open(file, isLimited))!;
+    redis.defer(() => opened.close());
+    await overwrite(path, textOf(left));
+    const changed = { code: "KIT_LOGSHIP_CHANGED", file: "a.log" };
+    await expect(opened.identify("")).rejects.toMatchObject(changed);
+    await overwrite(path, textOf(lines.slice(0, 10)));
+    await opened.identify("");
+    await truncate(path, 0);
+    await expect(isLimited ? opened.read(0).next() : opened.identify("")).rejects.toMatchObject(changed);
+    await overwrite(path, textOf(lines.slice(0, 10)));
+  }
+});
+
+it("a shipper never seals an empty text for a file that was cut before it was read", async () => {
+  const path = join(await fixture.directory(), "a.log");
+  await fixture.shipper({ consumers: ["c"], limitBytes: 1_000_000 }).send("first", Readable.from([]));
+  const shipper = fixture.shipper({ limitBytes: 2_000_000 });
+  await writeFile(path, "# header\n");
+  // It is open in the channel, and not read yet.
+  shipper.once("mismatch", () => writeFileSync(path, ""));
+  await expect(shipper.add(path)).rejects.toMatchObject({ code: "KIT_LOGSHIP_CHANGED" });
+  await writeFile(path, textOf(["# header", ...lines.slice(0, 10)]));
+  expect(await shipper.add(path)).toMatchObject({ lines: 11 });
 });
 
 describe("a stored record of a file", () => {

@@ -220,7 +220,7 @@ export class OpenFile {
    * The bytes from `from` to the current end of the file. Each read repeats the last bytes of the previous read: while they are the same,
    * the text was not replaced.
    *
-   * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the text was replaced.
+   * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the text was replaced, or a file with a limit has become shorter than that.
    */
   async *read(from: number): AsyncGenerator<Buffer, void, undefined> {
     for (let [at, size] = [from, firstReadBytes]; ; size = readBytes) {
@@ -230,13 +230,27 @@ export class OpenFile {
       const { buffer, bytesRead } = await this.#handle.read(Buffer.allocUnsafe(most), 0, most, at - last.length);
       const block = buffer.subarray(last.length, Math.max(bytesRead, last.length));
       if (bytesRead < last.length || !buffer.subarray(0, last.length).equals(last)) throw changedError(this.#name);
-      if (block.length === 0) return;
+      if (block.length === 0) return this.#limit < Infinity ? await this.#expectSize(at) : undefined;
       const known = this.isGzip ? noBytes : this.#beginning.subarray(at, at + block.length);
       if (!block.subarray(0, known.length).equals(known)) throw changedError(this.#name);
+      // Nothing that was read before is next to this block. A new text would have another head by now.
+      if (last.length === 0 && at > 0) await this.#expectBeginning();
       at += block.length;
       this.#remember(buffer.subarray(0, bytesRead), at);
       yield block;
     }
+  }
+
+  /** A record of what is left of a file would not describe the text that is written, and counted, from now on. */
+  async #expectSize(end: number): Promise<void> {
+    if (end < this.was.size && (await this.now()).stamp !== this.was.stamp) throw changedError(this.#name);
+  }
+
+  async #expectBeginning(): Promise<void> {
+    const { length } = this.#beginning;
+    if (this.isGzip || length === 0) return;
+    const { buffer, bytesRead } = await this.#handle.read(Buffer.alloc(length), 0, length, 0);
+    if (bytesRead < length || !buffer.equals(this.#beginning)) throw changedError(this.#name);
   }
 
   /** Zeros at the end may be space that is reserved for later lines, so they may change. */
@@ -271,6 +285,7 @@ export class OpenFile {
    * counted bytes describes no text.
    *
    * @throws {BadDataError} the content is damaged at its start, or compressed in an unsupported way.
+   * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the file was truncated after it was opened.
    */
   async identify(recorded: string): Promise<Identity> {
     const head = await this.#head();
@@ -323,6 +338,7 @@ export class OpenFile {
       if (length >= prefixBytes) break;
     }
     const head = Buffer.concat(parts);
+    if (!this.isGzip && length < prefixBytes) await this.#expectSize(length);
     // Zeros behind the text are space that is reserved for more of it.
     return head.subarray(0, textEnd(head) || head.length);
   }
