@@ -163,6 +163,14 @@ const runOne = async (configuration: Configuration, root: string, options: Rotat
   return isRight;
 };
 
+/** A folder that came with the image of a disk can lack the time that new files have. */
+const hasBirthTimes = (root: string): boolean => {
+  const made = mkdtempSync(join(root, "rotation-"));
+  const { birthtimeNs } = statSync(made, { bigint: true });
+  rmSync(made, { recursive: true });
+  return birthtimeNs > 0n;
+};
+
 /** Runs each configuration on each file system; resolves with whether every line was counted once, or an event says why not. */
 export const runRotation = async (options: RotationOptions): Promise<boolean> => {
   const { writer = "", control, say } = options;
@@ -175,7 +183,7 @@ export const runRotation = async (options: RotationOptions): Promise<boolean> =>
   const roots = [...new Set([tmpdir(), "/dev/shm"])].filter((root) => existsSync(root));
   let isRight = true;
   for (const root of roots) {
-    say(`${root}, ${statSync(root, { bigint: true }).birthtimeNs > 0n ? "with" : "without"} birth times of files`);
+    say(`${root}, ${hasBirthTimes(root) ? "with" : "without"} birth times of files`);
     for (const configuration of chosen) {
       if (configuration.kind === "logrotate" && !existsSync(rotator))
         say(`not run ${configuration.name}: logrotate: not installed`);
