@@ -124,6 +124,25 @@ const tables: readonly Table[] = [
   },
   {
     page: "queues.md",
+    name: "groups",
+    figures: "groups",
+    columns: [
+      ["kit", "@kit/queue"],
+      ["groupmq@1.1.0", "groupmq"],
+    ],
+    rows: [
+      ["200 groups: process", "empty jobs of 200 groups, 100 at a time"],
+      ["200 groups: server", "the same: server time of a job"],
+      ["200 groups: bytes", "the same: memory of a waiting job of 200 bytes"],
+      ["a group for each job: process", "a group for each job, 100 at a time"],
+      ["a group for each job: server", "the same: server time of a job"],
+      ["a group for each job: bytes", "the same: memory of a waiting job of 200 bytes"],
+      ["no groups: server", "no groups: server time of a job"],
+      ["no groups: bytes", "the same: memory of a waiting job of 200 bytes"],
+    ],
+  },
+  {
+    page: "queues.md",
     name: "outage",
     figures: "outage",
     columns: [
