@@ -12,7 +12,7 @@ import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
 
-/** A queue as it is, and as it was or will be after so many milliseconds. */
+/** Returns a function that makes the overview of a queue `ms` later. */
 const aQueue = async () => {
   const queue = createQueue(redis.client, "mail", { prefix: redis.prefix });
   redis.defer(() => queue.close());

@@ -16,9 +16,9 @@ export const slug = (name: string): string =>
 
 const kept = join(root, "apps", "docs", "bench");
 
-/** The kept report with these cases in place of its own. Each has the date of its run. */
-const within = (whole: Report, { date, cases }: Report): Report => {
-  const fresh = new Map(cases.map((entry) => [entry.case, { ...entry, date }]));
+/** Replaces cases of the kept report, and adds those it lacks. Each names its own run. */
+const within = (whole: Report, { node, redis, date, machine, cases }: Report): Report => {
+  const fresh = new Map(cases.map((entry) => [entry.case, { ...entry, run: { node, redis, date, machine } }]));
   const names = new Set(whole.cases.map((entry) => entry.case));
   const added = [...fresh.values()].filter((entry) => !names.has(entry.case));
   return { ...whole, cases: [...whole.cases.map((entry) => fresh.get(entry.case) ?? entry), ...added] };

@@ -121,13 +121,13 @@ export const plot = (entry: EntryReport, report: Report): string => {
     ].join("");
   });
   const bottom = top + rows.length * rowHeight;
-  const { machine } = report;
+  const { machine, redis, node, date } = entry.run ?? report;
   const shown = new Set(rows.map(([who]) => who));
   const notes = [
     ...Object.entries(entry.settings)
       .filter(([who]) => who === "kit" || who === "floor" || shown.has(who))
       .map(([who, settings]) => `${who}: ${settings}`),
-    `${report.redis}, Node ${report.node}, ${String(machine.cores)} × ${machine.cpu}, load ${short(machine.loadBefore)} before the run, ${(entry.date ?? report.date).slice(0, 10)}`,
+    `${redis}, Node ${node}, ${String(machine.cores)} × ${machine.cpu}, load ${short(machine.loadBefore)} before the run, ${date.slice(0, 10)}`,
   ].flatMap(wrapped);
   const height = bottom + 22 + notes.length * 16 + margin / 2;
   return [

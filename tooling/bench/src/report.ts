@@ -24,8 +24,8 @@ interface Turns {
 
 export interface EntryReport {
   readonly case: string;
-  /** When it was measured, if later than the others of its report. */
-  readonly date?: string;
+  /** The run that measured it, if not that of its report. */
+  readonly run?: Run;
   readonly unit: string;
   readonly better: Better;
   readonly about: string;
@@ -49,14 +49,11 @@ export interface EntryReport {
   readonly profile?: readonly HotFunction[];
 }
 
-export interface Report {
-  readonly package: string;
+/** When and on what cases were measured. */
+export interface Run {
   readonly node: string;
   readonly redis: string;
-  readonly rounds: number;
   readonly date: string;
-  /** Below 1 the measurements were cut short and the figures say nothing. */
-  readonly scale: number;
   readonly machine: {
     readonly cpu: string;
     readonly cores: number;
@@ -66,6 +63,13 @@ export interface Report {
     readonly loadBefore: number;
     readonly loadAfter: number;
   };
+}
+
+export interface Report extends Run {
+  readonly package: string;
+  readonly rounds: number;
+  /** Below 1 the measurements were cut short and the figures say nothing. */
+  readonly scale: number;
   readonly cases: readonly EntryReport[];
 }
 

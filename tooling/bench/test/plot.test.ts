@@ -118,7 +118,7 @@ describe("what is kept", () => {
     }
   });
 
-  it("takes single cases of another run, with its date", () => {
+  it("takes single cases of another run, which they name", () => {
     const folder = mkdtempSync(join(tmpdir(), "kit-bench-"));
     try {
       const whole = aReport([withFigures, { ...withFigures, case: "other" }]);
@@ -127,15 +127,17 @@ describe("what is kept", () => {
         { ...withFigures, case: "other", rounds: 9 },
         { ...withFigures, case: "new" },
       ]);
-      keep({ ...later, date: "2030-01-02T00:00:00Z" }, true, folder);
+      const machine = { ...later.machine, loadBefore: 7.25 };
+      keep({ ...later, machine, date: "2030-01-02T00:00:00Z" }, true, folder);
       const { date, cases } = JSON.parse(readFileSync(join(folder, "lock.json"), "utf8")) as Report;
       expect(date).toBe(whole.date);
-      expect(cases.map((one) => [one.case, one.rounds, one.date])).toEqual([
+      expect(cases.map((one) => [one.case, one.rounds, one.run?.date])).toEqual([
         [withFigures.case, withFigures.rounds, undefined],
         ["other", 9, "2030-01-02T00:00:00Z"],
         ["new", withFigures.rounds, "2030-01-02T00:00:00Z"],
       ]);
-      expect(readFileSync(join(folder, "lock", "other.svg"), "utf8")).toContain("2030-01-02");
+      const drawn = readFileSync(join(folder, "lock", "other.svg"), "utf8").replace(/<[^>]+>|\s+/g, " ");
+      expect(drawn.replace(/ +/g, " ")).toContain("load 7.25 before the run, 2030-01-02");
     } finally {
       rmSync(folder, { recursive: true });
     }

@@ -9,7 +9,7 @@ import { bars } from "./bars.mjs";
  * in which another is better.
  * `missing` says why a figure is not there.
  * @typedef {{ of: string, case: string, title: string, others: Record<string, string>, missing?: string }} Choice
- * @typedef {import("../checks/figures.mjs").Case & { about: string, date?: string, floor: { median?: number } | null }} Case
+ * @typedef {import("../checks/figures.mjs").Case & { about: string, run?: { date: string }, floor: { median?: number } | null }} Case
  */
 
 const bull = { "bullmq@6.7.0": "BullMQ 6.7", "bee-queue@2.0.0": "bee-queue 2.0" };
@@ -191,7 +191,7 @@ export function charts() {
       const dates = cases.flatMap((one) => {
         if (one === undefined) return [];
         const { date, cases: measured } = data(one.of);
-        return [(measured.find((entry) => entry.case === one.case)?.date ?? date).slice(0, 10)];
+        return [(measured.find((entry) => entry.case === one.case)?.run?.date ?? date).slice(0, 10)];
       });
       const days = [...new Set(dates)].toSorted((a, b) => a.localeCompare(b)).join(", ");
       const note = `Medians, one machine with two cores, not idle, ${days}. All cases, settings and rounds: apps/docs/bench.`;

@@ -11,7 +11,7 @@ const maxNames = 20;
 
 const short = (value: number): string => (value < 10 && value % 1 !== 0 ? value.toFixed(1) : count(Math.round(value)));
 
-/** A drawing. The texts around it have its numbers. */
+/** Draws one chart. Its texts show the numbers. */
 const figureOf = (tone: string, value: string, title: string, drawn: Html, below: string): Html =>
   html`<figure class="chart ${tone}">
     <figcaption><b>${value}</b> ${title}</figcaption>
@@ -61,7 +61,7 @@ const linesPart = (samples: readonly Sample[], isPaused: boolean): Html => {
     ${last.ready > 0 && perMs > 0 && !isPaused ? html`<p class="quiet">At the rate of these ${secondsText(last.at - first.at)}, the ready jobs are done in ${secondsText(last.ready / perMs)}.</p>` : none}`;
 };
 
-/** The upper bounds of a histogram in seconds, each with the number of times up to it. */
+/** A histogram: upper bounds in seconds, and how many times are up to each. */
 type Buckets = readonly (readonly [upTo: number, times: number])[];
 
 const timeText = (seconds: number): string =>
@@ -84,14 +84,16 @@ const quantilesOf = (buckets: Buckets): readonly string[] => [0.5, 0.95, 0.99].m
 /** One bar for each bucket. */
 const barsOf = (title: string, buckets: Buckets): Html => {
   const inEach = buckets.map(([, times], at) => times - (buckets[at - 1]?.[1] ?? 0));
-  const most = Math.max(1, ...inEach);
+  const highest = Math.max(1, ...inEach);
   const step = width / buckets.length;
   const bars = inEach.map((times, at) => {
-    const high = (height * times) / most;
+    const high = (height * times) / highest;
     return html`<rect x="${at * step}" width="${step - 2}" y="${height - high}" height="${high}" />`;
   });
   const [p50, p95 = "", p99] = quantilesOf(buckets);
-  return figureOf("", p95, `${title}, p95`, html`${bars}`, `p50 ${p50}, p99 ${p99}; bars from 5 ms to 30 min`);
+  const [least = 0, most = 0] = [buckets[0]?.[0], buckets.at(-2)?.[0]];
+  const below = `p50 ${p50}, p99 ${p99}; bars from ${timeText(least)} to ${timeText(most)}`;
+  return figureOf("", p95, `${title}, p95`, html`${bars}`, below);
 };
 
 /** The histogram of a metric: of one job name, or of all. */
@@ -134,7 +136,7 @@ const timesPart = async (view: View, queue: string): Promise<Html> => {
     <p class="quiet">Times of the workers in this process, since it measures them.</p>`;
 };
 
-/** Depth, rates and times of a queue. Nothing of it is stored in Redis. */
+/** Draws depth, rates and times of a queue. Redis stores none of them. */
 export const chartsPart = async (view: View, queue: string, data: QueueData): Promise<Html> =>
   html`<section class="card" aria-label="Charts">
     ${linesPart(view.samples.take(queue, data), data.pausedAt !== null)}${await timesPart(view, queue)}

@@ -415,7 +415,7 @@ if isLimited then count = math.min(sure, count, allowed) end
 
 -- Chosen jobs: nothing changes
 
--- Of the jobs that are chosen: the ids of those of other priorities than 0, and how many have priority 0.
+-- The chosen jobs: ids of jobs with a priority other than 0, and the number of jobs with priority 0.
 local ranked, plain = {}, 0
 local rankedLeft = isRare and redis.call('ZCARD', prioritised) or 0
 local entries, chosen, begins = {}, nil, 0
@@ -449,14 +449,14 @@ local function readJobs(entries, most, slice)
 end
 
 do
-  -- How many of those of other priorities are urgent.
+  -- How many chosen jobs have a priority below 0.
   local urgent = 0
   local function firstWaiting(wanted)
     local ids = redis.call('LRANGE', waiting, 0, wanted - 1)
     plain = #ids
     return ids
   end
-  -- Ready jobs by priority: urgent ones, then those of priority 0, then the others.
+  -- Ready jobs by priority: below 0, 0, above 0.
   local function firstRanked(wanted)
     local entries = {}
     local function takeFrom(low, high)

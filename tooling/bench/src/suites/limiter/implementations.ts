@@ -23,7 +23,7 @@ local count = redis.call("INCR", KEYS[1])
 if count == 1 then redis.call("PEXPIRE", KEYS[1], ARGV[1]) end
 return count`;
 
-/** As little as keeps what kit promises: limits that can be replaced, the server's clock, also if it is set back, and an expiry. */
+/** The shortest script that keeps kit's promises: replaceable limits, the server's clock even if it is set back, and an expiry. */
 const evenly = `
 local replaced, time, state = redis.call("GET", KEYS[1]), redis.call("TIME"), redis.call("GET", KEYS[2])
 local now = time[1] * 1000000 + time[2]

@@ -22,7 +22,7 @@ export interface QueueSetup {
   readonly strict?: boolean;
   readonly ack?: "batched" | "each";
   readonly cancelBy?: "push";
-  /** Jobs take turns in so many groups. @default no job has a group */
+  /** The number of groups. Jobs are added to one after the other. @default no job has a group */
   readonly groups?: number;
   /** @default 20,000 */
   readonly deadlineMs?: number;
