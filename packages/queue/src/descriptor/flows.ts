@@ -37,7 +37,7 @@ export const flowsCheck: DoctorCheck = {
 **Problem** for each job that waits for children which no longer exist, because keys or fields of the queue were deleted or evicted. Read
 the children with \`kit inspect flow QUEUE ID\`. To delete the waiting job, run \`kit queue remove QUEUE ID --run\`.
 
-Also for a flow that does not have all its jobs: the process that added it died.
+Also for a flow that lacks some of its jobs: its process is still adding them, or has died. A repair adds them.
 `,
   look: async ({ redis, prefix, signal }) => {
     const { strandedParents, unfinishedFlows } = await import("../flows/index.js");
@@ -52,7 +52,7 @@ Also for a flow that does not have all its jobs: the process that added it died.
       if ((await unfinishedFlows(redis, { queue, prefix })) > 0)
         findings.push({
           severity: "problem",
-          text: `queue ${queue}: a flow does not have all its jobs`,
+          text: `queue ${queue}: a flow lacks some of its jobs`,
           fix: `kit queue repair ${queue} --run`,
         });
     }

@@ -5,7 +5,8 @@ import { queuesWith } from "./queues.js";
 
 export const pausedCheck: DoctorCheck = {
   id: "queue-paused",
-  about: `**Warning** for each paused queue and each paused job name. Their jobs don't start, so the backlog grows. A pause never expires.
+  about: `**Warning** for each paused queue and each paused job name. Their jobs don't start, so the backlog grows. A pause never expires, and it
+survives a restart of all workers.
 
 To resume the queue, run \`kit queue resume NAME\`. To resume one job name, add \`--name\`.`,
   look: async ({ redis, prefix, signal }) => {

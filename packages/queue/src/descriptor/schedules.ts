@@ -142,7 +142,7 @@ export const schedulesCheck: DoctorCheck = {
   id: "queue-schedules",
   about: `
 **Warning** when a scheduled run is overdue by more than a minute: no process runs the schedules of that queue. Its jobs are added late, or
-skipped. Start a process that calls \`run()\` or \`runDue()\` of \`@kit/queue/schedules\`.
+skipped with the schedule's option \`missed: "skip"\`. Start a process that calls \`run()\` or \`runDue()\` of \`@kit/queue/schedules\`.
 
 If such a process runs, read its \`error\` events. Usual causes: the package \`croner\` is not installed, or a newer version stored the schedule.
 `,

@@ -62,7 +62,7 @@ export const longJobsCheck: DoctorCheck = {
   id: "queue-long-jobs",
   about: `
 **Warning** when a job without a \`timeoutMs\` has run for more than an hour. It may hang: its worker renews the lease as long as the process
-lives.
+lives. So the job never ends by itself, and it occupies a handler.
 
 See who runs it with \`kit queue workers NAME\`. To end it, run \`kit queue cancel NAME ID --run\`, and restart its worker if the handler
 ignores its \`signal\`. If such jobs may run for hours, set their \`timeoutMs\`.
