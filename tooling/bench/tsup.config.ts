@@ -2,9 +2,9 @@ import { application, entriesOf } from "@tooling/build";
 
 /**
  * `main` is the program; `worker` is the process it forks per implementation, `idle` the thread it starts per idle
- * object, and `checkout` the hook that a worker may register; all are found beside it. The suites and what their workers
- * do are found by their folders, and share their modules with both; a suite of an application shares them through
- * `index`.
+ * object, and `checkout` the hook that a worker may register. `main` finds them in its folder. It finds the suites and their
+ * workers' jobs by their folders. These share their modules with `main` and `worker`; a suite of an application shares
+ * them through `index`.
  */
 export default {
   ...application({

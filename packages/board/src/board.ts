@@ -75,7 +75,7 @@ class Handler {
     try {
       const page = this.#pageFor(request, view);
       return reply(
-        // What an action would change can take as long to find as to do.
+        // Finding what an action would change can take as long as the action.
         await this.#inTime(page, request.method === "POST" || query.has("do") ? actionMs : pageMs),
         view,
         request.method === "HEAD",

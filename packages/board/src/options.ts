@@ -83,8 +83,8 @@ export interface BoardOptions {
    */
   readonly jobData?: ((value: unknown, job: JobValue) => unknown) | undefined;
   /**
-   * Returns the metrics of a queue: a `queueMetrics()` of `@kit/queue/metrics` with workers of this process. The page of the queue then
-   * shows how long jobs waited and ran, as histograms and by name. Each page reads the metrics, which sends four commands and more.
+   * Returns the metrics of a queue: `queueMetrics()` of `@kit/queue/metrics`, with the workers of this process. The queue's page then shows
+   * how long jobs waited and ran, as histograms and by name. Each view of the page reads the metrics with at least four commands.
    *
    * @default the page shows no times
    */

@@ -21,7 +21,7 @@ export interface Call {
   isSent?: boolean;
 }
 
-/** Whether it is the call that a script assumes if it gets none. */
+/** Whether a script without arguments assumes this call. */
 const isPlain = ({ op, amount, waitMs }: Call): boolean => op === "c" && amount === 1 && waitMs === 0;
 
 /** The scripts of one limiter, on its client. Calls that are made while a command is under way share the next command. */

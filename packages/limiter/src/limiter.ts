@@ -182,7 +182,7 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
         const { state, delayMs, limit } = row ?? this.#instead(rate, tokens, waitMs);
         this.#assertAnswered(state, tokens);
         if (state === "full") throw new LimiterTimeoutError(this.name, waitMs, delayMs, this.#limitName(limit));
-        // The server's instant was at the latest when its reply arrived. One more millisecond, because timers can fire early.
+        // The server read its clock before its reply arrived. One more millisecond, because timers can fire early.
         if (delayMs > 0) await pause(Math.min(delayMs + 1, longestMs), cancelled);
       } catch (error) {
         if (cancelled.some((one) => one?.aborted)) this.#release(rate, asking);

@@ -33,7 +33,7 @@ const wordsOf = (event: QueueEvent): readonly [text: string, details: string] =>
 type Entry = readonly [id: string, fields: readonly string[]];
 
 /**
- * What has happened to a job, as far as events were recorded. `sinceMs` and `untilMs`: when the job was added, and has ended.
+ * The recorded events of a job. `sinceMs` and `untilMs`: when the job was added, and when it ended.
  */
 export const eventsPart = async (
   view: View,
@@ -49,7 +49,7 @@ export const eventsPart = async (
   const to = Number.isNaN(untilMs) ? "+" : String(untilMs + marginMs);
   const entries = (await view.redis.call("XREVRANGE", key, to, from, "COUNT", maxEntries)) as readonly Entry[];
   if (entries.length === 0) return none;
-  // Only who records events needs it. A bundler must not look for it: the package is optional.
+  // Only queues that record events need it. A bundler must not look for it: the package is optional.
   const module = await import(/* webpackIgnore: true */ "@kit/queue/events").catch(() => undefined);
   if (!module) return none;
   const { eventsOf } = module;

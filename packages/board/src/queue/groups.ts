@@ -17,7 +17,7 @@ type Group = GroupsData["groups"][number];
 /** The groups of a queue's page, before a person asks for all. */
 const maxGroups = 20;
 
-/** The states that a person can do something about come first. */
+/** First the states that a person can change. */
 const order: readonly Group["state"][] = ["paused", "halted", "retrying", "full", "ready", "idle"];
 
 const byNeed = (one: Group, other: Group): number =>
@@ -31,7 +31,7 @@ const stateCell = ({ state, pausedAt, retryAt, haltedUntil }: Group): Html => {
   return html`<span class="badge">${state === "full" ? "all places taken" : state}</span>`;
 };
 
-/** What the commands of a queue can do with a group. */
+/** The commands of a queue that a group has buttons for. */
 const actions: readonly { readonly path: string; readonly text: string; readonly when: (group: Group) => boolean }[] = [
   { path: "queue pause", text: "Pause", when: ({ pausedAt }) => pausedAt === null },
   { path: "queue resume", text: "Resume", when: ({ pausedAt, state }) => pausedAt !== null || state === "halted" },

@@ -24,7 +24,7 @@ export const jobWaits = ({ waits = [] }: JobData, more: Html): Html =>
     more,
   );
 
-/** What keeps all ready jobs of a queue from starting. What keeps only some jobs is on their pages. */
+/** The reasons why no ready job of a queue starts. The page of a job has the reasons that apply only to that job. */
 export const queueWaits = (data: QueueData): Html => {
   const { waiting, prioritised, suspended, grouped, groupsInTurn, active, workers, now } = data;
   const { pausedAt, heldUntil, concurrency } = data;

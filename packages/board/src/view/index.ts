@@ -1,4 +1,4 @@
-// What the pages share. The queue's pages are loaded when somebody opens one, and must not carry a copy.
+// Code that the pages share. The board loads the queue's pages on first use, and they must not contain a copy of this code.
 export { commandOf, InputError, inspectorOf, look, type Outcome, read, run, type Values } from "./call.js";
 export { argumentFields, argumentsOf, optionFields, valuesOf } from "./form.js";
 export {

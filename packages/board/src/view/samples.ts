@@ -10,12 +10,12 @@ export interface Sample {
   readonly died: number;
 }
 
-/** How long samples are kept, the least time between two, and the number of queues. */
+/** How long samples are kept, the minimum time between two samples, and the maximum number of queues. */
 const keptMs = 1_800_000;
 const betweenMs = 4_000;
 const maxQueues = 50;
 
-/** What the pages of queues have shown, in memory: charts need it, and Redis stores no history. */
+/** The numbers that the pages of queues have shown. They are in memory, because charts need them and Redis stores no history. */
 export class Samples {
   readonly #byQueue = new Map<string, Sample[]>();
 

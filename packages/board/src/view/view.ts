@@ -12,7 +12,7 @@ export interface View extends Ground {
   readonly query: URLSearchParams;
   readonly jobData: BoardOptions["jobData"];
   readonly metrics: BoardOptions["metrics"];
-  /** What earlier pages of queues have shown. */
+  /** The numbers that earlier pages of queues have shown. */
   readonly samples: Samples;
   /** Whether the person may run this command on this thing. */
   readonly may: (action: string, thing: BoardThing) => Promise<boolean>;

@@ -374,7 +374,7 @@ export function createComponent(
   const own = settingsOf("options", options, componentRules);
   const { prefix, pollMs, deadlineMs, schema = entrySchema, secrets, drainMs, allowPlaintextSecrets } = own;
   const { open, check, close } = own.open ? own : standard;
-  // The addresses of another schema are of another kind.
+  // A custom schema has addresses of another kind.
   const mayReceive = (entry: ComponentEntry): boolean =>
     allowPlaintextSecrets || own.schema !== undefined || isPrivate(entry.url);
   functionOption("open", open);

@@ -38,7 +38,7 @@ export const lost = (reason: string): Error => named("Error", `The reply was los
 const maxErrorLength = 500;
 
 /**
- * The server's own words, in the form that every client uses. Control and direction characters could rewrite a terminal, or forge a
+ * The server's error text, in the form that every client uses. Control and direction characters could rewrite a terminal, or forge a
  * line of a log.
  */
 export const replyError = (text: string): Error =>

@@ -15,7 +15,7 @@ interface LimiterReport {
   readonly state?: Omit<Decision, "decidedBy"> | null;
 }
 
-/** @throws {KitError} `KIT_LAYOUT`: the limits that are stored in this key are none that kit writes. */
+/** @throws {KitError} `KIT_LAYOUT`: kit does not write limits such as those stored in this key. */
 const storedLimits = (key: string, text: string): Limits => {
   const limits = limitsOf(termsOf(text));
   for (const limit of Object.values(limits)) stored(key, limit, limitRules);

@@ -62,7 +62,7 @@ const rowsOf = (raw: unknown): Rows => {
   return { stored: String(stored), rows: rows.map(rowOf) };
 };
 
-/** Counts calls, in order. Without `calls` each uses one token. Sent twice it would count them twice, so kit never does. */
+/** Counts calls, in order. Without `calls`, each uses one token. kit never sends it again, because the server would count the calls again. */
 export const take = defineScript({
   name: "limiter.take",
   source: [ratesSource, takeSource],

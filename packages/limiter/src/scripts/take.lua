@@ -2,10 +2,10 @@
 --
 -- KEYS[1]  limits    string  limits that replace the callers': `1 changedAt text`
 -- KEYS[2]  all       string  the state of the shared limits
--- KEYS[n]  rates     string  the state of each row's key; a key may come several times
+-- KEYS[n]  rates     string  the state of each row's key; a key may occur several times
 -- ARGV[1]  settings  string  the caller's limits: `name,kind,count,perMs,burst,shared …`
 -- ARGV[n]  calls     string  `op amount waitMs` for each row. `c`: use the amount of tokens if they fit within waitMs; `p`: use them in any
---                            case; `r`: return them; `b`: block the key for the amount of milliseconds; `x`: forget the key. None at all:
+--                            case; `r`: return them; `b`: block the key for the amount of milliseconds; `x`: forget the key. Without calls,
 --                            each row is `c 1 0`
 --
 -- Reply     level             if all rows are `c` without a wait, and a key has one limit, by gcra: the millionths of a token in use; below 0
@@ -23,8 +23,8 @@ local rates = { unpack(KEYS, 3) }
 local settings = ARGV[1]
 local calls = { unpack(ARGV, 2) }
 
--- Decides the usual command as `rates.lua` would: calls that do not wait, and one limit for each key, by gcra. To create the functions of
--- `rates.lua` takes longer than that. Nil if the command is another one; nothing has changed then.
+-- Decides the usual command as `rates.lua` would: calls that do not wait, and one limit for each key, by gcra. Creating the
+-- functions of `rates.lua` takes longer than this. Returns nil for any other command; then it has changed nothing.
 local function decideUsual()
   local match, max, ceil = string.match, math.max, math.ceil
   local terms, count, perMs, burst = match(settings, '^[^, ]*,(g,(%d+),(%d+),(%d+)),0$')

@@ -22,7 +22,7 @@ export interface LocalFile {
   readonly mtimeMs: number;
   /** Size, time of the last change and time of creation. A file with another stamp is read again. */
   readonly stamp: string;
-  /** Whether a directory listed the path as a link, or you named it: only then a link is followed when the file is opened. */
+  /** Whether a directory listed the path as a link, or the caller named the path. Otherwise, opening the file does not follow a link. */
   readonly mayBeLink: boolean;
 }
 
@@ -46,7 +46,7 @@ const collator = new Intl.Collator("en", { numeric: true });
 /** `test()` of a global expression would start where the match in the previous name ended. */
 export const matches = (expression: RegExp, name: string): boolean => name.search(expression) >= 0;
 
-/** A path that has no file, or no longer: ELOOP is a link that took its place, and ENXIO a socket. */
+/** Whether there is no file at the path, or no longer. ELOOP: a link has replaced the file. ENXIO: a socket has. */
 export const isMissing = (error: unknown): boolean =>
   ["ENOENT", "ENOTDIR", "ELOOP", "ENXIO"].includes(String((error as { code?: unknown } | null)?.code));
 
@@ -220,7 +220,7 @@ export class OpenFile {
    * The bytes from `from` to the current end of the file. Each read repeats the last bytes of the previous read: while they are the same,
    * the text was not replaced.
    *
-   * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the text was replaced, or a file with a limit has become shorter than that.
+   * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the text was replaced, or the file has a limit and has become shorter than the limit.
    */
   async *read(from: number): AsyncGenerator<Buffer, void, undefined> {
     for (let [at, size] = [from, firstReadBytes]; ; size = readBytes) {
@@ -233,7 +233,7 @@ export class OpenFile {
       if (block.length === 0) return this.#limit < Infinity ? await this.#expectSize(at) : undefined;
       const known = this.isGzip ? noBytes : this.#beginning.subarray(at, at + block.length);
       if (!block.subarray(0, known.length).equals(known)) throw changedError(this.#name);
-      // Nothing that was read before is next to this block. A new text would have another head by now.
+      // No earlier read overlaps this block, so compare the head: a new text would have another one.
       if (last.length === 0 && at > 0) await this.#expectBeginning();
       at += block.length;
       this.#remember(buffer.subarray(0, bytesRead), at);
@@ -241,7 +241,7 @@ export class OpenFile {
     }
   }
 
-  /** A record of what is left of a file would not describe the text that is written, and counted, from now on. */
+  /** Rejects a file that was cut: a record of the rest would not describe the text that is written and counted after the cut. */
   async #expectSize(end: number): Promise<void> {
     if (end < this.was.size && (await this.now()).stamp !== this.was.stamp) throw changedError(this.#name);
   }

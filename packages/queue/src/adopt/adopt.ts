@@ -45,8 +45,8 @@ export interface AdoptReport {
     readonly schedules: number;
   };
   /**
-   * How many jobs the BullMQ queue has in states that an adoption does not move; and the ready and delayed `children` of flows, which are
-   * refused, because their parent waits for them in BullMQ.
+   * The number of jobs in states that an adoption does not move. `children` counts the ready and delayed children of flows: they stay,
+   * because their parents wait for them in BullMQ.
    */
   readonly left: {
     readonly active: number;

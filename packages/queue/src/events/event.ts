@@ -140,8 +140,8 @@ export const placed = (content: Content, { entry, line, nth }: Place): QueueEven
 });
 
 /**
- * Returns the events in one entry of the stream `events` of a queue, the oldest first, for tools that read the stream without a reader. With
- * `after`, only the events after that place. It skips types that only newer versions know.
+ * Returns the events in one entry of a queue's stream `events`, oldest first. Use it in tools that read the stream themselves. With `after`,
+ * it returns only the events after that place. It skips event types of newer versions.
  *
  * @example
  * const entries = await redis.xrevrange("kit:queue:{mail}:events", "+", "-", "COUNT", 100);

@@ -81,9 +81,10 @@ const sourceOf = (name: string, { commands, settings, producers }: QueueParts): 
  * Adds a job with its children, and their children: all jobs or none. A job starts once all its children have ended. All jobs of a flow are
  * in one queue. A flow has at most 100,000 jobs, 64 MiB of data and 1,000 levels, and each of its jobs at most 10,000 children.
  *
- * Up to 1,000 jobs and 4 MiB are added in one step. A larger flow is sent in slices, which the server keeps apart until all have arrived,
- * for up to 10 minutes. Only then its jobs start, slice by slice. Each slice has the whole `deadlineMs`. If the process dies before that, nothing is added. If it dies after that,
- * the next large flow of the queue or `repairQueue()` moves the remaining jobs, and no parent starts before its children have ended.
+ * A flow of up to 1,000 jobs and 4 MiB is added in one step. A larger flow is sent in slices, each within `deadlineMs`. The server stores the
+ * slices separately for up to 10 minutes. When all have arrived, the jobs start, slice by slice. If the process dies before that, nothing is
+ * added. If it dies after that, the next large flow of the queue or `repairQueue()` moves the remaining jobs. No parent starts before its
+ * children have ended.
  * Only the root of a large flow can have an `id`.
  *
  * A child has ended when it completed, became a dead letter, expired, or was cancelled, removed or drained. Unless it completed, its parent

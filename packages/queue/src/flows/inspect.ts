@@ -94,7 +94,7 @@ export const strandedParents = async (redis: RedisLike, address: QueueAddress): 
 
 /**
  * Counts the flows of more than 1,000 jobs that have started, but do not have all their jobs in the queue yet. If the process that adds
- * such a flow has died, `repairQueue()` with `run` adds the others.
+ * such a flow has died, `repairQueue()` with `run` adds the remaining jobs.
  *
  * @throws {TypeError | RangeError} `address` is invalid.
  * @throws {KitUnavailableError} no server answered in time.

@@ -38,9 +38,9 @@ type WithoutKey<Job> = Job extends unknown ? Omit<Job, "unique"> : never;
 type AnyNode = FlowJob<Record<string, (data: unknown) => unknown>>;
 type AnyEdge = AnyNode | { readonly job: AnyNode; readonly onFailure?: unknown };
 
-/** The maximum of a flow that is added in one step, or whose jobs a handler adds. */
+/** The maximum size of a flow that is added in one step, or that a handler adds. */
 const oneStep = { jobs: maxAdded, bytes: 4 * 1_024 * 1_024 };
-/** The maximum of any other flow. */
+/** The maximum size of any other flow. */
 const inSlices = { jobs: 100_000, bytes: 64 * 1_024 * 1_024 };
 /** The maximum number of children of one job, which also bounds the time of the step that ends it. */
 const maxChildren = 10_000;
@@ -117,7 +117,7 @@ export class FlowPlan {
   }
 
   /**
-   * Only the first step can compare the ids of callers with the ids of the queue's jobs.
+   * Only the first slice can check whether a chosen id is free.
    *
    * @throws {TypeError} the flow is added in slices, and a job below its root has an `id`.
    */

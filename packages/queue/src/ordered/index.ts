@@ -64,10 +64,10 @@ const orderedRules = {
  *   `maxPassedOver` times
  * - With `weights`, each queue that has jobs gets its share of the free handlers. No handler stays idle while a queue has jobs
  *
- * This is the order in which this worker _starts_ jobs. A job in an earlier queue counts once the worker has received it.
+ * This is the order in which this worker _starts_ jobs. A job in an earlier queue is considered after the worker has received it.
  *
- * Queues with the same client share one connection for commands, and one to wait. On a Cluster, where the queues can be on different nodes,
- * they share one for commands per node, and each opens one to wait.
+ * Queues with the same client share one connection for commands, and one to wait. On a Cluster, queues can be on different nodes: they share
+ * one connection for commands per node, and each queue opens one to wait.
  */
 export class OrderedWorker implements AsyncDisposable {
   readonly #served: Served[] = [];

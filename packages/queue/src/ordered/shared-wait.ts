@@ -17,14 +17,14 @@ import { graceMs, longestWaitMs, type Marker, spreadMs, type Wakeups } from "../
 interface Sleeper {
   /** The key of the queue's markers. */
   readonly key: string;
-  /** When its worker looks for work without a marker, on our own clock. */
+  /** When its worker looks for work without a marker, on this process's monotonic clock. */
   readonly until: number;
   readonly connected: () => void;
   readonly wake: (marker: Marker | undefined) => void;
   readonly fail: (error: unknown) => void;
 }
 
-/** The server will not accept the pop, or CLIENT UNBLOCK, the next time either. */
+/** Errors with which the server will always reject the pop or CLIENT UNBLOCK. */
 const lasting = /^(?:NOPERM|CROSSSLOT|WRONGTYPE|ERR unknown)/i;
 /** How often CLIENT UNBLOCK can find the connection not blocked before it counts as unsupported. */
 const maxUnblocks = 30;
@@ -52,7 +52,7 @@ export class SharedWait implements Wakeups {
     this.#keyPrefix = (client as { options?: { keyPrefix?: string } }).options?.keyPrefix ?? "";
     // One pop cannot have keys of several slots.
     this.#isRefused = isClusterClient(client);
-    // The id of the connection means another client on another server. So a new connection for commands needs a new one to wait.
+    // On another server, the connection's id belongs to another client. So a new connection for commands needs a new one to wait.
     const disconnect = (): void => this.#disconnect();
     context.onDetached(executor.onDrop(disconnect));
     context.onDetached(executor.onReady(disconnect));
@@ -147,7 +147,7 @@ export class SharedWait implements Wakeups {
     for (const { until, wake } of [...this.#sleepers]) if (until <= soon) wake(undefined);
   }
 
-  /** The pop has not exactly the keys of the queues that wait now. */
+  /** Ends the pop: its keys differ from the keys of the queues that wait now. */
   #endPop(): void {
     const pop = this.#pop;
     if (!pop || this.#ending === pop) return;

@@ -30,7 +30,7 @@ export const slicesOf = function* (jobs: readonly NewJob[], stamp: string): Gene
   yield slice();
 };
 
-/** Moves what is left of a flow that has started. A slice that another client moves meanwhile is no error. */
+/** Moves the remaining slices of a flow that has started. Another client can move a slice at the same time without an error. */
 const moveRest = async (context: ClientContext, keys: QueueKeys, token: string): Promise<void> => {
   for (let number = -1, isOver = false; !isOver;) {
     const { next } = await startFlow.run(context, keys, { token, number, total: 0, root: "" });
@@ -39,25 +39,25 @@ const moveRest = async (context: ClientContext, keys: QueueKeys, token: string):
   }
 };
 
-/** The flows that have started and still have slices. Their clients are moving them, or have died. */
+/** The tokens of flows that have started and still have slices. Their clients are moving the slices, or have died. */
 export const unfinished = async (context: ClientContext, keys: QueueKeys): Promise<readonly string[]> => {
   const what = reading("Reading the unfinished flows", Deadline.in(2_000));
   const found = await context.executor.run("hget", [keys.staged, ""], what);
   return typeof found === "string" ? found.split(" ") : [];
 };
 
-/** Moves what is left of these flows. */
+/** Moves the remaining slices of these flows. */
 const finish = async (context: ClientContext, keys: QueueKeys, tokens: readonly string[]): Promise<void> => {
   for (const token of tokens) await moveRest(context, keys, token);
 };
 
-/** Moves what is left of all unfinished flows. */
+/** Moves the remaining slices of all unfinished flows. */
 export const finishAll = async (context: ClientContext, keys: QueueKeys): Promise<void> =>
   await finish(context, keys, await unfinished(context, keys));
 
 /**
- * Adds a flow that is too large for one step. The server keeps its slices apart until all have arrived, then the first one starts the flow.
- * Resolves with false if a job has the root's id. `ownRoot`: that id, if the caller chose it.
+ * Adds a flow that is too large for one step. The server stores the slices separately until all have arrived. Then the first one starts the
+ * flow. Resolves with false if a job has the root's id. `ownRoot`: that id, if the caller chose it.
  */
 export const addSlices = async (
   commands: QueueCommands,
@@ -73,7 +73,7 @@ export const addSlices = async (
   try {
     for (const slice of slicesOf(jobs, stamp)) {
       const { others, isTaken } = await commands.run(stageFlow, { token, number: total++, root, slice });
-      // One of them may be this flow, added by a call whose client died.
+      // One of these flows may be this one, from a call whose client died.
       if (total === 1) await finish(context, keys, others);
       if (isTaken) return false;
     }
@@ -104,7 +104,7 @@ export const addSlices = async (
   return true;
 };
 
-/** Goes on until the flow has all its jobs, or the queue is closed. */
+/** Moves slices until the queue has all jobs of the flow, or is closed. */
 const retry = async (commands: QueueCommands, token: string): Promise<void> => {
   const { context, keys, life } = commands;
   for (let attempt = 1; !life.signal.aborted; attempt++)

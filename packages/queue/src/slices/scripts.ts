@@ -22,7 +22,7 @@ export const stageFlow = defineScript({
   },
 });
 
-/** What became of a slice. */
+/** The result of moving a slice. */
 export interface StartReply extends AddReply {
   /** The number of the next slice. -1: the server has no further slice. */
   readonly next: number;

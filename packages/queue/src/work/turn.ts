@@ -11,9 +11,9 @@ export interface Turn {
   changed(): void;
   /** The worker is closed. */
   closed(): void;
-  /** The client for the worker's commands. By default the worker has its own. */
+  /** The client for the worker's commands. By default, the worker opens its own. */
   readonly client?: RedisLike | undefined;
-  /** Where it waits for work. By default on its own connection. */
+  /** The shared connection on which the worker waits for work. By default, it opens its own. */
   readonly wakeups?: Wakeups | undefined;
   /** The clock of its handlers' time limits; Node's timers by default. */
   readonly timers?: Timers | undefined;

@@ -26,7 +26,7 @@ export interface Woken {
 export interface Wakeups {
   /**
    * Resolves with the marker that woke the queue, or with undefined at the end of the longest wait. `key` has the queue's markers.
-   * `connected`: called when the connection is there. Returns undefined if the queue has to wait on its own connection.
+   * Calls `connected` when the connection is ready. Returns undefined if the queue has to wait on its own connection.
    *
    * @throws an error of the connection; `signal.reason`.
    */
@@ -35,7 +35,7 @@ export interface Wakeups {
 
 /**
  * Waits for work on a dedicated connection. It writes a BZPOPMIN on the markers, followed by a step that the server runs as soon as the pop
- * returns. So waking up and taking jobs cost one round trip. If several queues share the connection, the step follows when the pop has
+ * returns. So waking up and taking jobs cost one round trip. If several queues share the connection, the step follows after the pop has
  * returned.
  */
 export class Waiter {

@@ -1,4 +1,4 @@
-// A thread with one idle object, on a server of each kind. What a process does once for all its objects, it does for this one.
+// A thread with one idle object, on a server of each kind. The thread also does the work that a process does once for all its objects.
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parentPort, workerData } from "node:worker_threads";
@@ -8,9 +8,9 @@ import { idle } from "./operations.js";
 import { type IdleTask, Scene } from "./scene.js";
 
 const minuteMs = 60_000;
-/** From the first command to the beginning of its minute: longer than what it does together with this command. */
+/** From the first command to the start of the measured minute. The commands sent together with the first one are over by then. */
 const restMs = 500;
-/** The longest period that an idle object may begin with. */
+/** The maximum time until an idle object's first command. */
 const firstMs = 10_500;
 
 const { index, urls } = workerData as IdleTask;
@@ -26,7 +26,7 @@ for (const { scene } of watched) await object.open(scene);
 // The other threads open their objects, and the parent starts all together.
 parentPort!.postMessage("opened");
 await once(parentPort!, "message");
-// Opening an object starts work that is over by then.
+// Opening an object starts work, which is over after this time.
 await sleep(2_000);
 const startedAt = now();
 for (const { instants } of watched) instants.length = 0;

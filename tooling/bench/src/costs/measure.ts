@@ -87,8 +87,8 @@ const storedCost = async (server: RedisServer, one: StoredObject): Promise<Store
 };
 
 /**
- * All objects are left alone at the same time, each in a thread. On a Cluster the objects of a process share some commands, so that together
- * they would cost less than each alone.
+ * Measures all idle objects at the same time, each in its own thread. On a Cluster, the objects of one process share some commands, so
+ * together they would cost less than each alone.
  */
 const idleCosts = async (...servers: readonly [single: RedisServer, cluster: RedisServer]): Promise<IdleCost[]> => {
   await Promise.all(servers.map(empty));

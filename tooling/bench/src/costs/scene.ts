@@ -81,7 +81,7 @@ export interface IdleObject extends Named {
   readonly open: (scene: Scene) => Promise<unknown>;
 }
 
-/** What a thread leaves alone: an object by its index, on each of these servers. */
+/** The idle object that a thread measures, by its index, on each of these servers. */
 export interface IdleTask {
   readonly index: number;
   readonly urls: readonly string[];

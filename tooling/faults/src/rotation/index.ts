@@ -163,7 +163,7 @@ const runOne = async (configuration: Configuration, root: string, options: Rotat
   return isRight;
 };
 
-/** A folder that came with the image of a disk can lack the time that new files have. */
+/** A folder from a disk image can lack a birth time, while new files have one. */
 const hasBirthTimes = (root: string): boolean => {
   const made = mkdtempSync(join(root, "rotation-"));
   const { birthtimeNs } = statSync(made, { bigint: true });

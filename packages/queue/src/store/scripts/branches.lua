@@ -21,7 +21,7 @@ local function takenOf(jobs, list, added)
   end
 end
 
--- Called after all that only reads, and before `turnGroups`. `isParent`: whether a parent counts a child; without it, all do.
+-- Call it after all reads, and before `turnGroups`. `isParent` decides whether a parent counts a child; without it, every parent does.
 local function storeJobs(jobs, waiting, prioritised, delayed, wake, families, groups, list, now, isParent)
   local earliest = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] or nil) or math.huge
   local fields, open, later, ready, isEarlier = {}, {}, {}, {}, false

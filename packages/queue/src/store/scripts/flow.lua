@@ -65,7 +65,7 @@ local function closeFamilies(delayed, families)
   inBatches(parting, function(...) redis.call('ZREM', delayed, ...) end)
   for _, id in ipairs(disbanded) do
     for ten = 0, 1e9 do
-      -- To turn each number into text would take longer than all else.
+      -- Turning each number into text would take longer than the rest.
       local n = id .. '\t' .. (ten > 0 and ten or '')
       if redis.call('HDEL', families, n .. '0', n .. '1', n .. '2', n .. '3', n .. '4', n .. '5', n .. '6', n .. '7', n .. '8', n .. '9') < 10 then break end
     end

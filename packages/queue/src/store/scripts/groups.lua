@@ -24,8 +24,8 @@ local function joinGroups(_, grouped, turns, held, groups)
   seats.hasOwn = redis.call('HLEN', groups) > 1
 end
 
--- Reads at once what each of these groups would read when it is met: their scores in `turns`, if these are not at hand, and the places of all
--- jobs unless there are many more of them.
+-- Reads in few commands what `meetGroup` would read for each group: the scores in `turns`, unless the caller has them, and the places of all
+-- jobs, unless there are many more places than groups.
 local function expectGroups(names, scores)
   if #names == 0 then return end
   scores = scores or redis.call('ZMSCORE', seats.turns, unpack(names))
@@ -38,7 +38,7 @@ local function expectGroups(names, scores)
   end
 end
 
--- A group and its state, with what this call has changed. Of a group whose jobs run one at a time at most two are counted that wait.
+-- A group and its state, with the changes of this call. If the group's jobs run one at a time, it counts at most two waiting jobs.
 local function meetGroup(group)
   if not seats.virtual then
     -- The first turn. If no group may begin, about that of the last job that began.
@@ -103,7 +103,7 @@ local function turnOf(facts)
   return math.min(away - 1, facts.turn and math.max(facts.turn, seats.virtual) or seats.virtual + facts.step)
 end
 
--- Frees the place of a job in its group, which is read from the entry if it is not at hand. Returns whether it had one.
+-- Frees the place of a job in its group. Without `group`, it reads the group from the entry. Returns whether the job had a place.
 local function vacate(entry, group, id)
   if not group then group, id = groupOf(entry) end
   local place = group and group .. ' ' .. id
@@ -217,7 +217,7 @@ local function nextInTurn(count)
     local one = line[at]
     at = at + 1
     local facts = one.facts
-    -- The first that was read may have another before it by now.
+    -- Another job may be ahead of the first one that was read.
     local member = one.taken == 0 and not facts.hasEntered and facts.first
       or redis.call('ZRANGE', seats.grouped, facts.from, facts.to, 'BYLEX', 'LIMIT', one.taken, 1)[1]
     if member then

@@ -1,4 +1,4 @@
-// The cases of limits, cancellation, schedules and bulk changes, which only ours is measured in: no peer has the same. And of flows.
+// Cases of limits, cancellation, schedules and bulk changes, measured only in kit because no peer has the same; and cases of flows.
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Lab } from "../../lab.js";
 import { percentile } from "../../statistics.js";

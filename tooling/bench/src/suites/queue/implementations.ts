@@ -56,7 +56,7 @@ export interface BenchQueue {
   readonly cancel?: (id: string) => Promise<unknown>;
   /** Stores so many schedules that are not due for years; and runs them. */
   readonly schedules?: { store(count: number): Promise<unknown>; run(): void };
-  /** Adds flows: a job and its children each. */
+  /** Adds flows. Each is a job with its children. */
   readonly addFlows?: (flows: readonly Flow[]) => Promise<unknown>;
   /** Removes jobs and all jobs below them, by the ids that `addFlows` resolved with. */
   readonly removeFlows?: (ids: readonly string[]) => Promise<unknown>;
