@@ -50,7 +50,7 @@ export interface EntryReport {
 }
 
 /** When and on what cases were measured. */
-export interface Run {
+interface Run {
   readonly node: string;
   readonly redis: string;
   readonly date: string;
