@@ -165,7 +165,8 @@ const withFeatures = (): LogRecord[] => [
   ...[add("root", 0, { what: "addFlow", jobs: [{ ...plainJob("root"), children: ["leaf"] }, plainJob("leaf")] })],
   ...[...success("leaf", 100), ...success("root", 140)],
   ...[inGroup("one", 0), inGroup("two", 0), ...success("one", 100), ...success("two", 140)],
-  ...[add("outlived", 9_900), ...success("outlived", 11_350), listed(29_999)],
+  ...[add("outlived", 9_900), begun("outlived", 9_950), later("lost", "outlived", 11_340)],
+  ...[later("ran", "outlived", 11_345), ...success("outlived", 11_350), listed(29_999)],
 ];
 
 /** A job each: ends at once; fails once; loses its lease at 300; fails for good; is called; waits; dies with its worker; is removed; is cancelled as it runs; snoozes; is due later; is promoted. */
@@ -363,7 +364,7 @@ describe("The checker of queues finds", () => {
       "a crash that a long stop of the server was charged as",
       "outage",
       (draft) => {
-        for (const kind of ["access", "ran", "done"]) without(draft, kind, "outlived");
+        for (const kind of ["access", "lost", "ran", "done"]) without(draft, kind, "outlived");
         draft.workers.w2.records.push(begun("outlived", 9_950), ...success("outlived", 11_350, [1, 1]));
       },
     ],
@@ -671,6 +672,14 @@ describe("The checker of queues excuses", () => {
     [
       "a job whose add was not acknowledged",
       (draft) => (without(draft, "ran", "plain"), put(draft, "plain", { outcome: "unknown" })),
+    ],
+    [
+      "a crash of a job that ran when another fault came before a long stop",
+      (draft) => {
+        for (const kind of ["access", "lost", "ran", "done"]) without(draft, kind, "outlived");
+        draft.workers.w2.records.push(begun("outlived", 9_950), ...success("outlived", 11_350, [1, 1]));
+        draft.outages = [...draft.outages, { kind: "worker stopped", from: epoch + 9_960, to: epoch + 9_970 }];
+      },
     ],
     [
       "a job that may have been cancelled",

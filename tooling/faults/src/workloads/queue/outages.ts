@@ -22,19 +22,25 @@ export const longStop: Fault = {
   },
 };
 
-/** `outage`: a long stop of the server charges no crash to a job whose worker lives. */
+/**
+ * `outage`: a long stop of the server charges no crash to a job whose worker lives. Judged for the jobs that began after the fault before, and
+ * began again before the next one: in a campaign the faults are seconds apart.
+ */
 export const checkOutages = (run: RunHistory, stories: readonly Story[], judge: Judge<"outage">): void => {
   const { leaseMs, outages, workers } = run;
+  const others = outages.filter((one) => one.kind !== kind);
+  const isAlone = (from: number, to: number): boolean => others.every((one) => one.to < from || one.from > to);
   for (const outage of outages.filter((one) => one.kind === kind && one.to - one.from >= longMs(leaseMs))) {
-    const from = outage.from - 4 * leaseMs;
     const until = outage.to + leaseMs;
-    // What another fault, or a process that stood still, may have charged.
-    const isAlone = outages.every((one) => one.kind === kind || one.to < from || one.from > until);
+    // A process that stood still may have been charged for that.
     const isBusy = workers.some((one) => stalledIn(one, outage.to, until) > (leaseMs / 4) * patience);
-    if (!isAlone || isBusy) continue;
+    if (isBusy) continue;
     for (const { job, runs } of stories)
-      for (const [index, { at, crashes }] of runs.entries())
-        if (at > outage.from && at <= until)
-          judge("outage", crashes > (runs[index - 1]?.crashes ?? 0) && `${job} was charged the stop of the server`);
+      for (const [index, { at, crashes }] of runs.entries()) {
+        const before = runs[index - 1];
+        if (!before || at <= outage.from || at > until || !isAlone(before.at, at)) continue;
+        if (stalledIn(before.worker, before.at, outage.from) > (leaseMs / 4) * patience) continue;
+        judge("outage", crashes > before.crashes && `${job} was charged the stop of the server`);
+      }
   }
 };
