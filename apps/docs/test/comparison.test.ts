@@ -31,6 +31,14 @@ interface Table {
   readonly rows: readonly (readonly [name: string, label: string])[];
 }
 
+/** Pairs of acquire and release at even rates. */
+const steadyRows = ["10", "100", "1,000"].flatMap((rate): (readonly [string, string])[] => [
+  [`steady ${rate}/s: server`, `${rate} pairs a second: server time of a pair`],
+  [`steady ${rate}/s: p50`, "the same: acquire and release, p50"],
+  [`steady ${rate}/s: p99`, "the same, p99"],
+  [`steady ${rate}/s: client`, "the same: time of the client's process"],
+]);
+
 const tables: readonly Table[] = [
   {
     page: "locks.md",
@@ -59,6 +67,20 @@ const tables: readonly Table[] = [
       ["holder SIGKILL → next running p99", "killed holder: from the end of its lease to the next, p99"],
       ["loss detection silent server ttl=1s", "silent server: holder is told after (must be < 1,000)"],
     ],
+  },
+  {
+    page: "locks.md",
+    name: "steady",
+    figures: "lock",
+    columns: [
+      ["kit", "@kit/lock"],
+      ["redlock@4.2.0", "redlock 4"],
+      ["redlock@5.0.0-beta.2", "redlock 5"],
+      ["redis-semaphore@5.8.0", "redis-semaphore"],
+      ["redlock-universal@0.8.5", "redlock-universal"],
+      ["floor", "bare commands"],
+    ],
+    rows: steadyRows,
   },
   {
     page: "queues.md",
@@ -176,6 +198,39 @@ const tables: readonly Table[] = [
       ["fairness limit 10, 64 callers", "most to fewest permits of one caller"],
       ["throughput limit 10, 64 callers", "all permits"],
       ["uncontended c=1", "acquire and release, one caller, no waiters"],
+    ],
+  },
+  {
+    page: "semaphores.md",
+    name: "steady",
+    figures: "semaphore",
+    columns: [
+      ["kit", "@kit/semaphore"],
+      ["redis-semaphore@5.8.0", "redis-semaphore"],
+      ["floor", "bare commands"],
+    ],
+    rows: steadyRows,
+  },
+  {
+    page: "rate-limits.md",
+    name: "limiter",
+    figures: "limiter",
+    columns: [
+      ["kit", "@kit/limiter"],
+      ["rate-limiter-flexible@11.4.0", "rate-limiter-flexible"],
+      ["@upstash/ratelimit@2.2.0", "@upstash/ratelimit"],
+      ["floor", "bare script"],
+    ],
+    rows: [
+      ["consume c=1", "one call after the other"],
+      ["consume c=64", "64 callers of one process"],
+      ["refused hot key", "64 callers of a key that is refused"],
+      ["refused hot key: commands", "the same: commands"],
+      ["64 waiters at 100/s: p99", "64 callers wait, 100 start in a second: wait, p99"],
+      ["64 waiters at 100/s: p50", "the same, p50"],
+      ["64 waiters at 100/s: burst", "the same: most starts in 100 ms"],
+      ["fairness 64 loops", "most to fewest starts of one caller, 4 processes"],
+      ["memory", "memory of a key"],
     ],
   },
   {
