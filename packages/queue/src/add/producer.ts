@@ -51,7 +51,7 @@ export const idOf = (added: Added): string => (typeof added === "string" ? added
 /** A job, or a group of jobs that are stored together or not at all. */
 type Item = NewJob | readonly NewJob[];
 const isGroup = (item: Item): item is readonly NewJob[] => Array.isArray(item);
-const jobsOf = (item: Item): readonly NewJob[] => [item].flat() as NewJob[];
+const jobsOf = (item: Item): readonly NewJob[] => (isGroup(item) ? item : [item]);
 const isRepeatable = (job: NewJob): boolean => job.isRepeatable;
 const bytesOf = ({ payload }: NewJob): number => payload.length + overheadBytes;
 /** The share of a job in the bytes of a call. In a group it counts as at least a thousandth. */

@@ -27,6 +27,9 @@ export interface JobHeader {
   readonly keyWords: readonly string[];
 }
 
+const word = (option: keyof typeof letters, value: string | number | undefined): string =>
+  value === undefined ? "" : ` ${letters[option]}${String(value)}`;
+
 /** The header of jobs of one kind: `name[ options]`, all ASCII. `keyWords`: see `unique.ts`. `group` is encoded. */
 export const headOf = (
   name: string,
@@ -39,22 +42,20 @@ export const headOf = (
   group?: string,
 ): string => {
   const { maxAttempts, backoff, timeoutMs, expires } = policy;
-  const options: Readonly<Partial<Record<keyof typeof letters, string | number | undefined>>> = {
-    maxAttempts: maxAttempts === 1 ? undefined : maxAttempts,
-    backoff: backoff && [backoff.firstMs, backoff.factor, backoff.maxMs, backoff.jitter].join(),
-    timeoutMs,
-    expires: expires && `${String(expires.afterMs)}${expires.from > 0 ? `@${String(expires.from)}` : ""}`,
-    priority: priority === 0 ? undefined : priority,
-    group,
-    replyTo,
-    traceparent,
-    bytes: isBytes ? "" : undefined,
-  };
-  let head = encodedName(name);
-  for (const [option, value] of Object.entries(options))
-    if (value !== undefined) head += ` ${letters[option as keyof typeof letters]}${String(value)}`;
-  for (const word of keyWords) head += ` ${word}`;
-  return head;
+  // Not a loop over a list of all options: that took an eighth of the process's time for an add.
+  return (
+    encodedName(name) +
+    word("maxAttempts", maxAttempts === 1 ? undefined : maxAttempts) +
+    word("backoff", backoff && [backoff.firstMs, backoff.factor, backoff.maxMs, backoff.jitter].join()) +
+    word("timeoutMs", timeoutMs) +
+    word("expires", expires && `${String(expires.afterMs)}${expires.from > 0 ? `@${String(expires.from)}` : ""}`) +
+    word("priority", priority || undefined) +
+    word("group", group) +
+    word("replyTo", replyTo) +
+    word("traceparent", traceparent) +
+    word("bytes", isBytes ? "" : undefined) +
+    keyWords.map((one) => ` ${one}`).join("")
+  );
 };
 
 const keyLetters = [letters.uniqueKey, letters.latestKey, letters.successor, letters.flow];

@@ -110,7 +110,8 @@ const kit: Definition = {
       ...(history && { history }),
     });
     const address = { queue: name };
-    const optionsOf = ({ n }: Data) => (groups === undefined ? {} : { group: `g${String(n % groups)}` });
+    // As for every peer, a plain add has no options.
+    const optionsOf = ({ n }: Data) => (groups === undefined ? undefined : { group: `g${String(n % groups)}` });
     // Names that are made while it runs have no type.
     const anyQueue = queue as unknown as Queue;
     let full: readonly string[] = [];
