@@ -183,24 +183,53 @@ describe("why a job does not run", () => {
 });
 
 describe("a quick look at a job", () => {
-  it("finds a job near the front as any look does, and assumes that a deep one is ready", async () => {
-    const queue = fixture.make();
-    const first = await queue.add("job", 1, { id: "first" });
-    const keys = fixture.keysOf();
+  /** Stores further jobs with the header of the job `first`: a job that waits for each number, and `gone`, which no list has. */
+  const crowd = async (jobs: number): Promise<void> => {
+    const { waiting, jobs: stored } = fixture.keysOf();
     await fixture.db.eval(
-      `for n = 1, 60000 do redis.call('RPUSH', KEYS[1], 'j' .. n) end
-       redis.call('HSET', KEYS[2], 'deep', redis.call('HGET', KEYS[2], 'first'), 'gone', redis.call('HGET', KEYS[2], 'first'))
-       redis.call('RPUSH', KEYS[1], 'deep')`,
+      `local blob = redis.call('HGET', KEYS[2], 'first')
+       for n = 1, ARGV[1] do
+         redis.call('RPUSH', KEYS[1], 'j' .. n)
+         redis.call('HSET', KEYS[2], 'j' .. n, blob)
+       end
+       redis.call('HSET', KEYS[2], 'gone', blob)`,
       2,
-      keys.waiting,
-      keys.jobs,
+      ...[waiting, stored, jobs],
     );
-    const stateOf = async (id: string, quick: boolean): Promise<string> =>
-      (await inspectJob(client(), fixture.address, id, { quick })).state;
-    expect(await stateOf(first, true)).toBe("ready");
-    expect(await stateOf("deep", true)).toBe("ready");
-    expect([await stateOf("gone", true), await stateOf("gone", false)]).toEqual(["ready", "lost"]);
-    expect(await stateOf("nobody", true)).toBe("none");
+  };
+  const stateOf = async (id: string, quick = true): Promise<string> =>
+    (await inspectJob(client(), fixture.address, id, { quick })).state;
+
+  it("reads ready jobs only if the queue has lost some", async () => {
+    await fixture.make().add("job", 1, { id: "first" });
+    const seen = async (id: string): Promise<unknown> => {
+      await fixture.db.config("RESETSTAT");
+      return [await stateOf(id), (await fixture.db.info("commandstats")).includes("cmdstat_lrange")];
+    };
+    expect([await seen("first"), await seen("nobody")]).toEqual([
+      ["ready", false],
+      ["none", false],
+    ]);
+    await crowd(100);
+    expect([await seen("gone"), await seen("first")]).toEqual([
+      ["lost", true],
+      ["ready", true],
+    ]);
+  });
+
+  it("assumes after 8,000 entries that the job is ready", async () => {
+    await fixture.make().add("job", 1, { id: "first" });
+    await crowd(9_000);
+    expect([await stateOf("gone"), await stateOf("gone", false)]).toEqual(["ready", "lost"]);
+  });
+
+  it("finds an active job", async () => {
+    const queue = fixture.make();
+    const { promise, open } = latch();
+    redis.defer(open);
+    queue.work({ job: async () => await promise });
+    const id = await queue.add("job", 1);
+    await eventually(async () => expect(await stateOf(id)).toBe("active"));
   });
 });
 

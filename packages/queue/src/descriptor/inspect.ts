@@ -217,7 +217,7 @@ export const jobInspector: Inspector = {
   ],
   options: [
     { name: "data", about: "include the data, the checkpoint and the kept result in --json" },
-    { name: "quick", about: "search only the first 40,000 ready and active jobs, then assume that it is ready" },
+    { name: "quick", about: "read up to 8,000 active jobs, then assume that it is ready" },
   ],
   look: async (call, queue: string, id: string) => {
     const { redis, prefix, isSet } = call;

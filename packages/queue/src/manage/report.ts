@@ -15,9 +15,6 @@ import { type RunningWorker, runsOf } from "./workers.js";
 
 const reportRules = { withData: boolean(false), quick: boolean(false) };
 
-/** The pages that a quick search reads. */
-const quickPages = 10;
-
 /** A job without its data. Times are ISO text. */
 export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt" | "uniqueKey" | "group"> {
   readonly id: string;
@@ -90,8 +87,9 @@ const shown = (data: unknown): unknown => (Buffer.isBuffer(data) ? data.toString
  *
  * It searches the leases and the waiting jobs for the job, unless the job is dead, delayed, or ready with a priority. Each call reads up to
  * 4,000 entries, which takes the server a few milliseconds. If the job moves during a search, the search runs again. `lost`: two searches
- * did not find the job; see {@link repairQueue}. With `quick` it reads up to 40,000 entries. If it has not found the job by then, it reports
- * the job as `ready`. A job that has ended is `completed` if the queue keeps a record of it, otherwise `none`.
+ * did not find the job; see {@link repairQueue}. With `quick` it reads up to 8,000 entries, and the ready jobs only if the queue has lost
+ * jobs. If it has not found the job by then, it reports the job as `ready`. A job that has ended is `completed` if the queue keeps a record
+ * of it, otherwise `none`.
  *
  * @throws {TypeError | RangeError} an argument is invalid.
  * @throws {KitUnavailableError} no server answered in time.
@@ -106,7 +104,7 @@ export const inspectJob = async (
   jobId(id);
   const { withData, quick } = resolve("options", options, reportRules);
   return await withContext(redis, async (context) => {
-    const { state, at, blob, record, member } = await located(context, keys, id, quick ? quickPages : undefined);
+    const { state, at, blob, record, member } = await located(context, keys, id, quick);
     const [run] = await runsOf(context, keys, member === undefined ? [] : [member]);
     const notes = { notes: notesKey(head, id) };
     const noted = await readNotes.run(context, notes, { of: stampOf(blob), after: 0, count: 0 });
