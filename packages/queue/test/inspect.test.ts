@@ -112,7 +112,7 @@ describe("kit inspect queue", () => {
     });
     // The worker may have shown its job already.
     const shown = facts!.map(([fact]) => fact).filter((fact) => fact !== "longest");
-    expect(shown).toEqual(["queue", "ready", "delayed", "active", "dead", "totals", "workers"]);
+    expect(shown).toEqual(["queue", "ready", "delayed", "active", "dead", "totals", "workers", "waits because"]);
   });
 
   it("reports a queue that was never used as unknown, and writes nothing", async () => {

@@ -175,10 +175,10 @@ describe("why a job does not run", () => {
     expect(await codesOf("nobody")).toEqual([]);
   });
 
-  it("stands in the words of the report", async () => {
+  it("is in the words of the reports of the job and of its queue", async () => {
     const id = await fixture.make().add("job", 1);
-    const { facts } = await look("job", ["mail", id]);
-    expect(facts).toContainEqual(["waits because", "No worker is connected to this queue"]);
+    for (const { facts } of [await look("job", ["mail", id]), await look("queue", ["mail"])])
+      expect(facts).toContainEqual(["waits because", "No worker is connected to this queue"]);
   });
 });
 

@@ -31,6 +31,9 @@ const instants = {
   "waiting-for-children": "added",
 } as const;
 
+/** The characters of an error's message that a list shows. */
+const maxText = 120;
+
 const tableOf = (
   jobs: readonly JobFacts[],
   state: ListedState = "dead",
@@ -42,7 +45,7 @@ const tableOf = (
   rows: jobs.map(({ id, name, attempts, crashes, at, addedAt, error, worker, startedAt }) => [
     ...[id, name, String(attempts), String(crashes)],
     (instants[state] === "added" ? addedAt : at) ?? "",
-    error?.message.split("\n", 1)[0] ?? "",
+    error?.message.split("\n", 1)[0]?.slice(0, maxText) ?? "",
     ...(worker === null ? [] : [startedAt ?? "", placeOf(worker)]),
   ]),
 });

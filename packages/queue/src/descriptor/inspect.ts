@@ -196,12 +196,16 @@ export const queueInspector: Inspector = {
     const { workers, now } = await listWorkers(call.redis, { queue: name, prefix: call.prefix });
     const { groups: shown } =
       data.groups === 0 ? { groups: [] } : await listGroups(call.redis, { queue: name, prefix: call.prefix });
+    const { queueWaitReasons } = await import("../waits/index.js");
+    const waits = queueWaitReasons(data, workers);
     const facts = [
       ...queueFacts(name, data, shown),
       ...workerFacts(name, workers, now),
+      ...waits.map(({ text }) => ["waits because", text] as const),
       ...overviewFacts(planned, data.now),
     ];
-    return { data: { queue: name, ...data, ...planned, workers, shownGroups: shown }, facts, summary: summaryOf(data) };
+    const all = { queue: name, ...data, ...planned, workers, shownGroups: shown, waits };
+    return { data: all, facts, summary: summaryOf(data) };
   },
   cost: 7,
   listed: { things: "queues", keys: ["{NAME}:meta"], columns: ["ready", "delayed", "active", "dead", "limits"] },

@@ -36,7 +36,7 @@ const rateUntil = ({ rate, now }: Overview, fullAt: string | null): number | nul
 };
 
 /** Pauses and limits, of the queue and of the job's name. */
-const limitReasons = ({ name }: JobReport, seen: Overview, fullAt: string | null): readonly WaitReason[] => {
+const limitReasons = ({ name }: Partial<JobReport>, seen: Overview, fullAt: string | null): readonly WaitReason[] => {
   const { pausedAt, heldUntil, concurrency, active, rate, names, now } = seen;
   const own = names.find((one) => one.name === name);
   const nextStart = rateUntil(seen, fullAt);
@@ -60,7 +60,7 @@ const limitReasons = ({ name }: JobReport, seen: Overview, fullAt: string | null
       ? [
           reason(
             "concurrency",
-            `The queue runs ${counted(concurrency, "job")} at a time, and ${String(active)} are active`,
+            `The queue runs ${counted(concurrency, "job")} at a time, and ${counted(active, "is", "are")} active`,
           ),
         ]
       : []),
@@ -92,29 +92,34 @@ const groupReasons = async (
   return [reason(`group-${own.state}`, `Group ${group} ${text}`, until === null ? null : Date.parse(until))];
 };
 
+const runningOf = (workers: readonly QueueWorker[]): readonly QueueWorker[] =>
+  workers.filter(({ state }) => state !== "paused" && state !== "closing");
+
+const handlersOf = (workers: readonly QueueWorker[]): number =>
+  runningOf(workers).reduce((sum, { concurrency }) => sum + (concurrency ?? 1), 0);
+
+/** What keeps these workers from taking a job. `who`: the workers, in words. */
+const occupied = (who: string, workers: readonly QueueWorker[], { active }: Overview): WaitReason | undefined => {
+  if (workers.length === 0) return reason("no-worker", "No worker is connected to this queue");
+  if (runningOf(workers).length === 0) return reason("workers-paused", `Every ${who} is paused or closing`);
+  const handlers = handlersOf(workers);
+  const text = handlers === 1 ? "The only handler is" : `All ${String(handlers)} handlers are`;
+  return active < handlers ? undefined : reason("busy", `${text} busy`);
+};
+
 /** Workers that could take the job. */
 const workerReasons = ({ name }: JobReport, seen: Overview, workers: readonly QueueWorker[]): readonly WaitReason[] => {
-  if (workers.length === 0) return [reason("no-worker", "No worker is connected to this queue")];
   const able = workers.filter(
     ({ handles, handlesMore }) => handlesMore || handles.includes(name) || handles.includes("*"),
   );
-  if (able.length === 0)
+  if (workers.length > 0 && able.length === 0)
     return [reason("no-handler", `Of ${counted(workers.length, "connected worker")}, none has a handler for ${name}`)];
-  const running = able.filter(({ state }) => state !== "paused" && state !== "closing");
-  if (running.length === 0)
-    return [reason("workers-paused", "Every worker with a handler for this name is paused or closing")];
-  const handlers = running.reduce((sum, { concurrency }) => sum + (concurrency ?? 1), 0);
+  const found = occupied("worker with a handler for this name", able, seen);
   const ready = seen.waiting + seen.prioritised + seen.grouped;
-  if (seen.active >= handlers)
-    return [
-      reason(
-        "busy",
-        `All ${counted(handlers, "handler")} are busy. ${counted(ready, "job")} ready, in order of priority`,
-      ),
-    ];
-  return [
-    reason("turn", `It is among ${counted(ready, "ready job")}, which ${counted(handlers, "handler")} take in order`),
-  ];
+  if (found?.code === "busy")
+    return [{ ...found, text: `${found.text}. ${counted(ready, "job")} ready, in order of priority` }];
+  const handlers = counted(handlersOf(able), "handler");
+  return [found ?? reason("turn", `It is among ${counted(ready, "ready job")}, which ${handlers} take in order`)];
 };
 
 const delayReason = ({ at, attempts, crashes, snoozes }: JobReport, now: number): WaitReason => {
@@ -124,6 +129,21 @@ const delayReason = ({ at, attempts, crashes, snoozes }: JobReport, now: number)
   const failed = attempts + crashes;
   const cause = failed > 0 ? `Attempt ${String(failed)} failed. ` : snoozes > 0 ? "Its handler snoozed it. " : "";
   return reason("due", `${cause}It is due in ${secondsText(due - now)}`, due);
+};
+
+/** Why no ready job of a queue starts. Further reasons can apply to single jobs. Empty if there is no ready job. */
+export const queueWaitReasons = (seen: Overview, workers: readonly QueueWorker[]): readonly WaitReason[] => {
+  const { waiting, prioritised, suspended, grouped, groupsInTurn } = seen;
+  if (waiting + prioritised + suspended + grouped === 0) return [];
+  const found = occupied("worker", workers, seen);
+  return [
+    ...limitReasons({}, seen, null),
+    ...(found ? [found] : []),
+    ...(waiting + prioritised === 0 && grouped > 0 && groupsInTurn === 0
+      ? [reason("groups", "No group can start its next job")]
+      : []),
+    ...(suspended > 0 ? [reason("suspended", `Jobs whose name is paused or at its limit: ${String(suspended)}`)] : []),
+  ];
 };
 
 const openChildren = async (redis: Connection, keys: QueueKeys, id: string): Promise<number> =>
