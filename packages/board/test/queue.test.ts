@@ -20,7 +20,7 @@ describe("the page of a queue", () => {
     const visitor = visit(redis);
     const { text } = await visitor.get(thing("queue", ["mail"], ["state", "dead"]));
     expect(text).toMatch(/1 Waiting .*1 Prioritized .*1 Delayed .*1 Active .*1 Dead/);
-    expect(text).toContain(`${ids.dead} bad 1 of 1`);
+    expect(text).toContain(`${ids.dead} bad 1 0`);
     expect(text).toContain("no such address: ann");
     for (const [state, id] of [
       ["waiting", ids.waiting],
@@ -152,19 +152,19 @@ describe("the page of a queue", () => {
       return /Why do jobs wait\? (.*?)\. The page of a job/.exec(text)?.[1] ?? "they don't";
     };
     const early = await lonely.add("slow", 0, { group: "tenant-7" });
-    expect(await why()).toBe("No worker is connected");
+    expect(await why()).toBe("No worker is connected to this queue");
     await pauseQueue(redis.client, address(), { group: "tenant-7" });
-    expect(await why()).toBe("No worker is connected. No group can start its next job. See Groups");
+    expect(await why()).toBe("No worker is connected to this queue. No group can start its next job");
     await removeJob(redis.client, address(), early);
     expect(await why()).toBe("they don't");
     const { worker } = await fill(redis);
-    await eventually(async () => expect(await why()).toBe("All handlers are busy: 1"));
+    await eventually(async () => expect(await why()).toBe("The only handler is busy"));
     await setLimits(redis.client, address(), { concurrency: 1 });
     await worker.pause();
     await pauseQueue(redis.client, address());
     await eventually(async () => {
       expect(await why()).toMatch(
-        /^The queue is paused, for \d.* The limit of active jobs is reached: 1 of 1. Every worker is paused or closing$/,
+        /^The queue is paused, for \d.* The queue runs 1 job at a time, and 1 is active. Every worker is paused or closing$/,
       );
     });
   });
@@ -207,11 +207,11 @@ describe("the page of a job", () => {
   it("shows attempts, the error with its cause and stack, and when it died", async () => {
     const { ids } = await fill(redis);
     const { text } = await visit(redis).get(thing("job", ["mail", ids.dead]));
-    expect(text).toMatch(/dead Name bad Failed attempts 1 of 1/);
+    expect(text).toMatch(/dead name bad .* attempts 1 failed of 1/);
     expect(text).toContain("UnrecoverableError: no such address: ann");
     expect(text).toContain("Caused by");
     expect(text).toContain("550 from the server");
-    expect(text).toMatch(/Added 20\d\d-.* Died 20\d\d-/);
+    expect(text).toMatch(/died 20\d\d-.* added 20\d\d-/);
   });
 
   it("shows who runs it, its progress and its log", async () => {
@@ -244,9 +244,9 @@ describe("the page of a job", () => {
     const visitor = visit(redis);
     await eventually(async () => {
       const { text, html } = await visitor.get(thing("job", ["mail", id]));
-      expect(text).toMatch(/active Name video/);
+      expect(text).toMatch(/active name video/);
       expect(text).toContain(`:${String(process.pid)}`);
-      expect(text).toMatch(/Handler started 20\d\d-/);
+      expect(text).toMatch(/started 20\d\d-/);
       expect(html).toContain('value="40"');
       expect(text).toContain("frame 400 <b>");
       expect(html).not.toContain("400 <b>");
@@ -333,7 +333,7 @@ describe("why does it wait", () => {
     await removeJob(redis.client, address(), early);
     await lonely.close();
     const { queue, ids } = await fill(redis);
-    expect(await why(ids.waiting)).toContain("All 1 handler are busy");
+    expect(await why(ids.waiting)).toContain("The only handler is busy");
     const odd = await queue.add("odd", 0);
     expect(await why(odd)).toContain("Of 1 connected worker, none has a handler for odd");
     expect(await why(ids.active)).toBe("it does not wait");
@@ -342,7 +342,7 @@ describe("why does it wait", () => {
   it("names a pause, a due time and limits, with the time they end", async () => {
     const { queue, ids } = await fill(redis);
     await setLimits(redis.client, address(), { concurrency: 1 });
-    expect(await why(ids.waiting)).toContain("The queue runs 1 job at a time, and 1 are active");
+    expect(await why(ids.waiting)).toContain("The queue runs 1 job at a time, and 1 is active");
     await visit(redis).post(thing("queue", ["mail"], ["do", "queue pause"]));
     expect(await why(ids.waiting)).toMatch(/^The queue is paused, for 0\.\d s/);
     expect(await why(ids.delayed)).toMatch(/It is due in \d+ min. Until 20\d\d-.* UTC. The queue is paused/);

@@ -44,17 +44,9 @@ const linesPart = (samples: readonly Sample[], isPaused: boolean): Html => {
   if (!first || !last || samples.length < 3)
     return html`<p class="quiet">Charts start when this page has updated twice. They show what the board has seen.</p>`;
   const perMs = (last.completed - first.completed) / Math.max(1, last.at - first.at);
+  const depthOf = (of: "ready" | "active"): readonly Point[] => samples.map((one) => [one.at, one[of]]);
   return html`<div class="charts">
-      ${lineOf(
-        "ready",
-        "",
-        samples.map(({ at, ready }) => [at, ready]),
-      )}
-      ${lineOf(
-        "active",
-        "good",
-        samples.map(({ at, active }) => [at, active]),
-      )}
+      ${lineOf("ready", "", depthOf("ready"))} ${lineOf("active", "good", depthOf("active"))}
       ${lineOf("completed per second", "good", rateOf(samples, "completed", 1_000))}
       ${lineOf("died per minute", "bad", rateOf(samples, "died", 60_000))}
     </div>

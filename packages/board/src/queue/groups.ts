@@ -43,11 +43,8 @@ export const groupsPart = async (view: View, name: string, data: QueueData): Pro
   if (data.groups === 0) return none;
   const after = view.query.get("groups");
   const rest = data.groups - data.shownGroups.length;
-  const page = after ? await read<GroupsData>(view, "queue groups", [name], { after }) : undefined;
-  const { groups, next } = page ?? {
-    groups: data.shownGroups,
-    next: rest > 0 ? data.shownGroups.at(-1)?.group : null,
-  };
+  const first = { groups: data.shownGroups, next: rest > 0 ? (data.shownGroups.at(-1)?.group ?? null) : null };
+  const { groups = [], next } = after ? (await read<GroupsData>(view, "queue groups", [name], { after })).data : first;
   const shown = after === null ? groups.toSorted(byNeed).slice(0, maxGroups) : groups;
   const may = await Promise.all(actions.map(({ path }) => view.may(path, { kind: "queue", names: [name] })));
   const allowed = actions.filter((_, at) => may[at]);

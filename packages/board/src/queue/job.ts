@@ -1,9 +1,7 @@
-import { type Inspector, secondsText } from "@kit/core/toolkit";
+import type { Inspector } from "@kit/core/toolkit";
 import {
   actionsOf,
-  bytes,
   factList,
-  foreign,
   html,
   type Html,
   inspectorOf,
@@ -14,7 +12,7 @@ import {
   type Page,
   pathTo,
   read,
-  tableOf,
+  reportTable,
   thingAddress,
   thingLink,
   thingPage,
@@ -24,8 +22,7 @@ import {
 import type { JobValue } from "../options.js";
 import { eventsPart } from "./events.js";
 import type { FlowData, JobData, JobError, LogData } from "./data.js";
-import { workerText } from "./queue.js";
-import { jobWaits } from "./waits.js";
+import { waitsPart } from "./waits.js";
 
 /** The lines of a log, and the characters of a value, that a page shows. */
 const maxLines = 100;
@@ -42,42 +39,8 @@ const tones: Readonly<Record<string, string>> = {
   ready: "info",
 };
 
-/** The steps of its life that are stored, in their order. */
-const timeline = (job: JobData): Html => {
-  const { state, addedAt, startedAt, takenAt, at, expiresAt, outcome } = job;
-  const atTexts: Readonly<Record<string, string>> = { dead: "Died", delayed: "Due", active: "Lease expires" };
-  const atText = state === "completed" ? (outcome === "expired" ? "Expired" : "Completed") : atTexts[state];
-  const steps: readonly (readonly [string, string | null])[] = [
-    ["Added", addedAt],
-    ["Taken by a worker", takenAt],
-    ["Handler started", startedAt],
-    ...(atText === undefined ? [] : [[atText, at] as const]),
-    ["Expires unless taken", expiresAt],
-  ];
-  return html`<ol class="timeline">
-    ${steps.filter(([, when]) => when !== null).map(([text, when]) => html`<li><span>${text}</span> ${instant(when)}</li>`)}
-  </ol>`;
-};
-
-const factsPart = (job: JobData): Html => {
-  const { name, attempts, maxAttempts, crashes, priority, worker, uniqueKey, timeoutMs, bytes: size, state } = job;
-  const facts: Parameters<typeof factList>[0] = [
-    ["Name", foreign(name)],
-    [
-      "Failed attempts",
-      `${String(attempts)} of ${String(maxAttempts)}${crashes === 0 ? "" : `, and ${String(crashes)} crashed`}`,
-    ],
-    ["Priority", String(priority)],
-    ...(worker === null ? [] : [["Runs on", foreign(workerText(worker))] as const]),
-    ...(timeoutMs === null ? [] : [["Time limit", secondsText(timeoutMs)] as const]),
-    ...(uniqueKey === null ? [] : [["Unique key", foreign(uniqueKey)] as const]),
-    [state === "completed" ? "Result size" : "Data size", bytes(size)],
-  ];
-  return html`<section class="card">
-    <p><span class="badge ${tones[state] ?? "warn"}">${state}</span></p>
-    ${factList(facts)}${timeline(job)}
-  </section>`;
-};
+/** Facts that other parts of the page show. */
+const shownElsewhere: readonly string[] = ["queue", "job", "state", "last error", "progress", "log", "waits because"];
 
 /** An error with all its causes. */
 const errorText = ({ name, message, stack, cause, errors = [] }: JobError, depth = 0): string => {
@@ -106,7 +69,8 @@ const progressPart = ({ progress, progressAt }: JobData): Html => {
 
 const logPart = async (view: View, { queue, id, logLines }: JobData): Promise<Html> => {
   if (logLines === 0) return none;
-  const { lines = [], dropped = 0 } = (await read<LogData>(view, "queue log", [queue, id], { count: maxLines })) ?? {};
+  const { data } = await read<LogData>(view, "queue log", [queue, id], { count: maxLines });
+  const { lines = [], dropped = 0 } = data;
   return html`<section class="card">
     <h2>Log</h2>
     ${codeOf(lines.map(({ at, text }) => `${at}  ${text}`).join("\n"))}
@@ -120,16 +84,10 @@ const logPart = async (view: View, { queue, id, logLines }: JobData): Promise<Ht
 const childrenPart = async (view: View, { queue, id, state }: JobData): Promise<Html> => {
   const flow = inspectorOf(view.packages, "flow");
   if (!flow || state !== "waiting-for-children") return none;
-  const { children, open } = (await look(view, flow, [queue, id])).data as FlowData;
-  const rows = children.map((child) => [
-    child.outcome === "open" ? thingLink("job", [queue, child.id]) : foreign(child.id),
-    foreign(child.name),
-    child.outcome,
-    child.error?.message ?? "",
-  ]);
+  const report = await look(view, flow, [queue, id]);
   return html`<section class="card">
-    <h2>Children <span class="badge">${String(open)} open</span></h2>
-    ${tableOf("Children", ["id", "name", "outcome", "error"], rows)}
+    <h2>Children <span class="badge">${String((report.data as FlowData).open)} open</span></h2>
+    ${reportTable(report, "Children", (child) => thingLink("job", [queue, child]))}
   </section>`;
 };
 
@@ -189,6 +147,11 @@ export const jobPage = async (view: View, inspector: Inspector, names: readonly 
     isLive: true,
     head: html`<p class="kind">Job</p>
       ${await actionsOf(view, "job", names, report)}`,
-    body: html`${jobWaits(job, limits)}${factsPart(job)}${errorPart(job)}${progressPart(job)}${children}${events}${log}${valueParts(view, job)}`,
+    body: html`${waitsPart("Why does it wait?", job.waits ?? [], limits)}
+      <section class="card">
+        <p><span class="badge ${tones[job.state] ?? "warn"}">${job.state}</span></p>
+        ${factList(report.facts ?? [], shownElsewhere)}
+      </section>
+      ${errorPart(job)}${progressPart(job)}${children}${events}${log}${valueParts(view, job)}`,
   };
 };

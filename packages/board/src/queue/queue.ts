@@ -15,6 +15,7 @@ import {
   pathTo,
   placeFields,
   read,
+  reportTable,
   tableOf,
   thingAddress,
   thingLink,
@@ -23,8 +24,8 @@ import {
 } from "../view/index.js";
 import { chartsPart } from "./charts.js";
 import { groupsPart } from "./groups.js";
-import type { JobRow, ListData, QueueData, SchedulesData } from "./data.js";
-import { queueWaits } from "./waits.js";
+import type { ListData, QueueData } from "./data.js";
+import { waitsPart } from "./waits.js";
 
 /** The jobs and the schedules of a page. */
 const perPage = 20;
@@ -34,28 +35,18 @@ const maxWorkers = 50;
 /** The workers that a queue lists. */
 const listedWorkers = 1_000;
 
-type Counts = Pick<
-  QueueData,
-  "waiting" | "prioritised" | "grouped" | "suspended" | "delayed" | "waitingForChildren" | "active" | "dead" | "kept"
->;
-
-/** The states as tabs, each with its number of jobs and the time that its rows show. */
-const states: readonly {
-  readonly state: string;
-  readonly count: keyof Counts;
-  readonly text: string;
-  readonly at: string;
-}[] = [
-  { state: "waiting", count: "waiting", text: "Waiting", at: "added" },
-  { state: "prioritised", count: "prioritised", text: "Prioritized", at: "added" },
-  { state: "grouped", count: "grouped", text: "In groups", at: "added" },
-  { state: "suspended", count: "suspended", text: "Suspended", at: "added" },
-  { state: "delayed", count: "delayed", text: "Delayed", at: "due" },
-  { state: "waiting-for-children", count: "waitingForChildren", text: "Waiting for children", at: "added" },
-  { state: "active", count: "active", text: "Active", at: "started" },
-  { state: "dead", count: "dead", text: "Dead", at: "died" },
-  { state: "completed", count: "kept", text: "Completed", at: "completed" },
-];
+/** The states as tabs, each with its number of jobs. */
+const states = [
+  { state: "waiting", count: "waiting", text: "Waiting" },
+  { state: "prioritised", count: "prioritised", text: "Prioritized" },
+  { state: "grouped", count: "grouped", text: "In groups" },
+  { state: "suspended", count: "suspended", text: "Suspended" },
+  { state: "delayed", count: "delayed", text: "Delayed" },
+  { state: "waiting-for-children", count: "waitingForChildren", text: "Waiting for children" },
+  { state: "active", count: "active", text: "Active" },
+  { state: "dead", count: "dead", text: "Dead" },
+  { state: "completed", count: "kept", text: "Completed" },
+] as const;
 
 /** These tabs are shown also without jobs. */
 const always: readonly string[] = ["waiting", "delayed", "active", "dead"];
@@ -79,30 +70,15 @@ const tabs = (name: string, data: QueueData, chosen: string): Html =>
     </ul>
   </nav>`;
 
-const timeOf = (job: JobRow, at: string): Html =>
-  at === "added" ? instant(job.addedAt) : at === "started" ? instant(job.startedAt) : instant(job.at);
-
-export const workerText = ({ id, host, pid, name }: NonNullable<JobRow["worker"]>): string =>
-  `${host ?? "unknown host"}${pid === null ? "" : `:${String(pid)}`} ${name ?? id}`;
-
-const jobsPart = async (view: View, name: string, state: string, data: QueueData): Promise<Html> => {
+const jobsPart = async (view: View, name: string, shown: (typeof states)[number], data: QueueData): Promise<Html> => {
   const { query } = view;
+  const { state, text } = shown;
   const job = query.get("job") ?? "";
   const group = query.get("group") ?? "";
   const start = Math.max(0, Math.trunc(Number(query.get("start")) || 0));
-  const { text = state, at = "added" } = states.find((one) => one.state === state) ?? {};
   const values = { state, start, count: perPage, name: job, group };
-  const page = await read<ListData>(view, "queue list", [name], values);
-  const { jobs = [], next = null } = page ?? {};
-  const rows = jobs.map((one) => [
-    thingLink("job", [name, one.id]),
-    foreign(one.name),
-    `${String(one.attempts)} of ${String(one.maxAttempts)}${one.crashes === 0 ? "" : `, crashed ${String(one.crashes)}×`}`,
-    timeOf(one, at),
-    state === "active" && one.worker
-      ? workerText(one.worker)
-      : (one.error?.message.split("\n", 1)[0]?.slice(0, 120) ?? ""),
-  ]);
+  const report = await read<ListData>(view, "queue list", [name], values);
+  const { jobs: { length } = [], next = null } = report.data;
   const turn = (to: number, label: string): Html =>
     html`<a
       class="button"
@@ -110,17 +86,19 @@ const jobsPart = async (view: View, name: string, state: string, data: QueueData
       >${label}</a
     >`;
   const nothing = job + group === "" ? `No jobs are ${text.toLowerCase()}.` : "No such job on this page.";
+  const place = `${count(start + 1)} to ${count(start + length)} of ${count(Math.max(start + length, data[shown.count]))}`;
   return html`<section class="card" id="jobs">
     <h2>${text} jobs${group === "" ? none : html` of group ${foreign(group)}`}</h2>
-    ${rows.length === 0 ? note("info", nothing) : tableOf(`${text} jobs`, ["id", "name", "failed attempts", at, state === "active" ? "runs on" : "last error"], rows)}
+    ${length === 0 ? note("info", nothing) : reportTable(report, `${text} jobs`, (id) => thingLink("job", [name, id]))}
     <p class="pages">
       ${start > 0 ? turn(Math.max(0, start - perPage), "Previous") : none}${next === null ? none : turn(next, "Next")}
-      <span class="quiet"
-        >${rows.length === 0 ? "" : `${count(start + 1)} to ${count(start + rows.length)} of ${count(Math.max(start + rows.length, data[states.find((one) => one.state === state)?.count ?? "waiting"]))}`}</span
-      >
+      <span class="quiet">${length === 0 ? "" : place}</span>
     </p>
   </section>`;
 };
+
+const workerText = ({ host, pid, name, id }: QueueData["workers"][number]): string =>
+  `${host ?? "unknown host"}${pid === null ? "" : `:${String(pid)}`} ${name ?? id}`;
 
 const workersPart = (name: string, { workers, now }: QueueData): Html => {
   const ageOf = (iso: string): string => secondsText(Math.max(0, now - Date.parse(iso)));
@@ -129,15 +107,18 @@ const workersPart = (name: string, { workers, now }: QueueData): Html => {
     // The one with the oldest job first.
     .toSorted((one, other) => startOf(one).localeCompare(startOf(other)))
     .slice(0, maxWorkers)
-    .map(({ id, host, pid, name: own, state, concurrency, running, handles, handlesMore, since, seenAt, longest }) => [
-      foreign(workerText({ id, host, pid, name: own })),
-      html`<span class="badge ${state === "running" ? "good" : "warn"}">${state ?? "unknown"}</span>`,
-      `${String(running)} of ${String(concurrency ?? "?")}`,
-      `${handles.slice(0, 5).join(", ")}${handles.length > 5 || handlesMore ? ", …" : ""}`,
-      instant(since),
-      `${ageOf(seenAt)} ago`,
-      longest ? html`${thingLink("job", [name, longest.id])} for ${ageOf(longest.startedAt)}` : "",
-    ]);
+    .map((worker) => {
+      const { state, concurrency, running, handles, handlesMore, since, seenAt, longest } = worker;
+      return [
+        foreign(workerText(worker)),
+        html`<span class="badge ${state === "running" ? "good" : "warn"}">${state ?? "unknown"}</span>`,
+        `${String(running)} of ${String(concurrency ?? "?")}`,
+        `${handles.slice(0, 5).join(", ")}${handles.length > 5 || handlesMore ? ", …" : ""}`,
+        instant(since),
+        `${ageOf(seenAt)} ago`,
+        longest ? html`${thingLink("job", [name, longest.id])} for ${ageOf(longest.startedAt)}` : "",
+      ];
+    });
   const rest = workers.length - rows.length;
   return html`<section class="card" id="workers">
     <h2>
@@ -154,17 +135,10 @@ const workersPart = (name: string, { workers, now }: QueueData): Html => {
 
 const schedulesPart = async (view: View, name: string, { schedules: total }: QueueData): Promise<Html> => {
   if (!total) return none;
-  const { schedules = [] } =
-    (await read<SchedulesData>(view, "queue schedules", [name], { count: maxSchedules })) ?? {};
-  const rows = schedules.map(({ id, name: job, everyMs, cron, timezone, isPaused, nextAt }) => [
-    thingLink("schedule", [name, id]),
-    foreign(job),
-    cron === undefined ? `every ${secondsText(everyMs ?? 0)}` : `${cron} (${timezone ?? "UTC"})`,
-    isPaused ? "paused" : nextAt === undefined ? "finished" : instant(new Date(nextAt).toISOString()),
-  ]);
+  const report = await read(view, "queue schedules", [name], { count: maxSchedules });
   return html`<section class="card">
     <h2>Schedules <span class="badge">${count(total)}</span></h2>
-    ${tableOf("Schedules", ["id", "job", "when", "next run"], rows)}
+    ${reportTable(report, "Schedules", (id) => thingLink("schedule", [name, id]))}
   </section>`;
 };
 
@@ -192,6 +166,7 @@ const shownAbove: readonly string[] = [
   "kept",
   "workers",
   "waiting for children",
+  "waits because",
 ];
 
 /** The page of a queue: its jobs by state, limits, groups, workers and schedules. */
@@ -204,10 +179,10 @@ export const queuePage = async (view: View, inspector: Inspector, names: readonl
   const facts = (report.facts ?? []).filter(([fact]) => !fact.startsWith("group "));
   const asked = states.find(({ state }) => state === view.query.get("state"));
   const fullest = states.find(({ state, count: field }) => state !== "completed" && data[field] > 0);
-  const { state } = asked ?? fullest ?? { state: "waiting" };
+  const shown = asked ?? fullest ?? states[0];
   const [charts, jobs, groups, schedules] = await Promise.all([
     chartsPart(view, name, data),
-    jobsPart(view, name, state, data),
+    jobsPart(view, name, shown, data),
     groupsPart(view, name, data),
     schedulesPart(view, name, data),
   ]);
@@ -216,8 +191,8 @@ export const queuePage = async (view: View, inspector: Inspector, names: readonl
     path: pathTo(view, inspector, names),
     isLive: true,
     head: html`<p class="kind">Queue</p>
-      ${await actionsOf(view, "queue", names, report)}${searches(name, state, view.query.get("job") ?? "")}`,
-    body: html`${tabs(name, data, state)}${queueWaits(data)}${factList(facts, shownAbove)}${charts}${jobs}${groups}${workersPart(name, data)}${schedules}`,
+      ${await actionsOf(view, "queue", names, report)}${searches(name, shown.state, view.query.get("job") ?? "")}`,
+    body: html`${tabs(name, data, shown.state)}${waitsPart("Why do jobs wait?", data.waits ?? [], html`The page of a job shows its own reasons.`)}${factList(facts, shownAbove)}${charts}${jobs}${groups}${workersPart(name, data)}${schedules}`,
     foot: await keysPart(view, inspector, names),
   };
 };

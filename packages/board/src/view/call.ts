@@ -42,10 +42,7 @@ const callOf = ({ redis, prefix }: Ground, options: readonly CliOption[] = [], v
   return {
     redis,
     prefix,
-    text: (name) => {
-      const value = valueOf(name);
-      return value === undefined ? undefined : String(value);
-    },
+    text: (name) => valueOf(name)?.toString(),
     integer: (name) => {
       const value = valueOf(name);
       return value === undefined ? undefined : integerOf(name, value);
@@ -119,15 +116,14 @@ export const inspectorOf = (packages: readonly PackageDescriptor[], thing: strin
 export const commandOf = (packages: readonly PackageDescriptor[], path: string): CliCommand | undefined =>
   packages.flatMap(({ commands = [] }) => commands).find((one) => one.path === path);
 
-/** The data of a command that only reads, such as `queue workers`. Undefined if the command is not there. */
-export const read = async <Data>(
+/** The report of a command that only reads, such as `queue workers`. Empty if the command is not there. */
+export const read = async <Data extends object>(
   ground: Ground & { readonly packages: readonly PackageDescriptor[] },
   path: string,
   args: readonly string[],
   values: Values = {},
-): Promise<Data | undefined> => {
+): Promise<Report & { readonly data: Partial<Data> }> => {
   const command = commandOf(ground.packages, path);
-  if (!command) return undefined;
-  const { reports } = await run(ground, command, args, values);
-  return reports[0]?.data as Data | undefined;
+  const { reports } = command ? await run(ground, command, args, values) : { reports: [] };
+  return reports[0] ?? { data: {} };
 };

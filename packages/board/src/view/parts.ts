@@ -51,8 +51,12 @@ export const tableOf = (
     </table>
   </div>`;
 
-export const reportTable = ({ table }: Report, caption: string): Html =>
-  table ? tableOf(caption, table.columns, table.rows) : none;
+/** The table of a report. `linked` makes the first cell of a row a link. */
+export const reportTable = ({ table }: Report, caption: string, linked?: (text: string) => Html): Html => {
+  if (!table) return none;
+  const rows = table.rows.map(([first = "", ...cells]) => [linked?.(first) ?? first, ...cells]);
+  return tableOf(caption, table.columns, rows);
+};
 
 export const thingLink = (thing: string, names: readonly string[], text = names.at(-1) ?? ""): Html =>
   html`<a href="${thingAddress(thing, names)}">${foreign(text)}</a>`;
