@@ -1,19 +1,26 @@
 import { type Connection, KitError, KitUnavailableError, type RedisLike } from "@kit/core";
-import { addressOf, type PackageDescriptor, resolve } from "@kit/core/toolkit";
-import { assets } from "./assets/index.js";
-import { kindsOf } from "./pages/find.js";
+import { addressOf, Deadline, inTime, type PackageDescriptor, resolve } from "@kit/core/toolkit";
 import { formOf, headers, isOwnForm } from "./guard.js";
 import { type BoardAction, type BoardOptions, boardRules, type BoardThing } from "./options.js";
-import { act, actedPage, type Asked, askPage, messageOf } from "./pages/action.js";
-import { Doctor, findingsHead, healthPage } from "./pages/health.js";
-import { layout } from "./pages/layout.js";
-import { listPage, overviewPage } from "./pages/overview.js";
 import {
+  act,
+  actedPage,
+  type Asked,
+  askPage,
+  assets,
   commandOf,
+  Doctor,
+  Finder,
+  findingsHead,
+  healthPage,
   html,
   type Html,
   inspectorOf,
+  layout,
+  listPage,
+  messageOf,
   note,
+  overviewPage,
   overviewPath,
   type Page,
   Samples,
@@ -57,12 +64,14 @@ interface Route {
 class Handler {
   readonly #redis: Connection;
   readonly #settings: ReturnType<typeof resolve<typeof boardRules>>;
+  readonly #finder: Finder;
   readonly #doctor = new Doctor();
   readonly #samples = new Samples();
   readonly #actions: (BoardAction & { readonly at: string })[] = [];
 
   constructor(redis: RedisLike, options: BoardOptions) {
     this.#settings = resolve("options", options, boardRules);
+    this.#finder = new Finder(this.#settings.packages, this.#settings.prefix);
     // Descriptors are written for `connect()`, and use what every client has.
     this.#redis = redis as Connection;
   }
@@ -86,19 +95,14 @@ class Handler {
   }
 
   async #inTime<Result>(result: Promise<Result>, ms: number): Promise<Result> {
-    let timer: NodeJS.Timeout | undefined;
-    const silence = new Promise<never>((_, reject) => {
-      const text = `No answer within ${String(ms / 1_000)} s from ${addressOf(this.#redis)}`;
-      timer = setTimeout(() => reject(new KitUnavailableError(text, addressOf(this.#redis))), ms);
-    });
+    const address = addressOf(this.#redis);
+    const late = `No answer within ${String(ms / 1_000)} s from ${address}`;
     try {
-      return await Promise.race([result, silence]);
+      return await inTime(result, { deadline: Deadline.in(ms) }, () => new KitUnavailableError(late, address));
     } catch (error) {
       // The client's own error for a command that it cannot send.
       if (messageOf(error) !== undefined || this.#redis.status === "ready") throw error;
-      throw new KitUnavailableError(`No connection to ${addressOf(this.#redis)}`, addressOf(this.#redis), error);
-    } finally {
-      clearTimeout(timer);
+      throw new KitUnavailableError(`No connection to ${address}`, address, error);
     }
   }
 
@@ -118,14 +122,14 @@ class Handler {
     const { packages } = this.#settings;
     const [page, list, kind, path] = ["page", "list", "thing", "do"].map((name) => query.get(name) ?? undefined);
     if (page === "health")
-      return { thing: { kind: "health", names: [] }, page: (view) => healthPage(view, this.#doctor) };
+      return { thing: { kind: "health", names: [] }, page: (view) => healthPage(view, this.#doctor, this.#finder) };
     if (list !== undefined) {
-      const listed = kindsOf(packages).find((one) => one.listed.things === list);
-      return listed && { thing: { kind: listed.inspector.thing, names: [] }, page: (view) => listPage(view, listed) };
+      const of = this.#finder.kinds.find(({ listed }) => listed.things === list);
+      return of && { thing: { kind: of.inspector.thing, names: [] }, page: (view) => listPage(view, this.#finder, of) };
     }
     if (kind === undefined)
       return page === undefined
-        ? { thing: board, page: (view) => overviewPage(view, findingsHead(this.#doctor)) }
+        ? { thing: board, page: (view) => overviewPage(view, this.#finder, findingsHead(this.#doctor)) }
         : undefined;
     const inspector = inspectorOf(packages, kind);
     const names = query.getAll("name");

@@ -1,30 +1,11 @@
 import { KitError } from "@kit/core";
 import type { CliCommand, Inspector } from "@kit/core/toolkit";
-import {
-  address,
-  argumentFields,
-  argumentsOf,
-  capital,
-  factList,
-  foreign,
-  html,
-  type Html,
-  InputError,
-  none,
-  note,
-  optionFields,
-  type Outcome,
-  type Page,
-  pathTo,
-  placeFields,
-  reportTable,
-  run,
-  thingAddress,
-  type Values,
-  valuesOf,
-  type View,
-  visible,
-} from "../view/index.js";
+import { InputError, type Outcome, run, type Values } from "./call.js";
+import { argumentFields, argumentsOf, optionFields, valuesOf } from "./form.js";
+import { address, capital, foreign, html, type Html, none, thingAddress, visible } from "./html.js";
+import { factList, note, placeFields, reportTable } from "./parts.js";
+import { pathTo } from "./thing.js";
+import type { Page, View } from "./view.js";
 import type { BoardAction, BoardThing } from "../options.js";
 
 /** An action that a person has asked for. */

@@ -1,22 +1,9 @@
 import { type Connection, KitError } from "@kit/core";
-import { counted, type DoctorCheck, type Finding, isForbidden } from "@kit/core/toolkit";
-import { kindsOf, scan } from "./find.js";
-import {
-  address,
-  bytes,
-  count,
-  html,
-  type Html,
-  instant,
-  none,
-  note,
-  overviewPath,
-  type Page,
-  prose,
-  tableOf,
-  type View,
-  visible,
-} from "../view/index.js";
+import { counted, type DoctorCheck, type Finding, inTime, isForbidden } from "@kit/core/toolkit";
+import type { Finder } from "./find.js";
+import { address, bytes, count, html, type Html, instant, none, prose, visible } from "./html.js";
+import { note, overviewPath, tableOf } from "./parts.js";
+import type { Page, View } from "./view.js";
 
 /** How long one check may take, and how long the findings are kept for all viewers. */
 const checkMs = 5_000;
@@ -57,10 +44,7 @@ export class Doctor {
 const findingsOf = async ({ look }: DoctorCheck, redis: Connection, prefix: string): Promise<readonly Finding[]> => {
   const signal = AbortSignal.timeout(checkMs);
   try {
-    const tooLate = new Promise<never>((_, reject) => {
-      signal.addEventListener("abort", () => reject(new Error("late")), { once: true });
-    });
-    return await Promise.race([look({ redis, prefix, signal }), tooLate]);
+    return await inTime(look({ redis, prefix, signal }), { signal }, () => new Error("late"));
   } catch (error) {
     const text = KitError.is(error)
       ? error.message
@@ -106,20 +90,16 @@ export const findingsHead = (doctor: Doctor): Html => {
 };
 
 /** The keys and the memory of each package, from a few of its keys. */
-const memoryPart = async (view: View): Promise<Html> => {
-  const { packages, next } = await scan(view.redis, view.prefix, kindsOf(view.packages));
+const memoryPart = async ({ redis }: View, finder: Finder): Promise<Html> => {
+  await finder.next(redis);
   const rows = await Promise.all(
-    [...packages]
+    [...finder.packages]
       .toSorted(([a], [b]) => (a < b ? -1 : 1))
       .map(async ([name, { keys, some }]) => {
-        const sizes = await Promise.all(some.map((key) => view.redis.call("MEMORY", "USAGE", key)));
+        const sizes = await Promise.all(some.map((key) => redis.call("MEMORY", "USAGE", key)));
         const total = sizes.reduce<number>((sum, size) => sum + Number(size ?? 0), 0);
-        return [
-          visible(name),
-          count(keys),
-          `about ${bytes((total / some.length) * keys)}`,
-          `${String(some.length)} keys`,
-        ];
+        const memory = `about ${bytes((total / some.length) * keys)}`;
+        return [visible(name), count(keys), memory, `${String(some.length)} keys`];
       }),
   ).catch((error: unknown) => {
     if (isForbidden(error) || (KitError.is(error) && error.code === "KIT_NO_PERMISSION")) return undefined;
@@ -128,7 +108,7 @@ const memoryPart = async (view: View): Promise<Html> => {
   if (!rows) return note("info", "This user has no permission for MEMORY USAGE.");
   if (rows.length === 0) return note("info", "Nothing is stored under this prefix.");
   return html`${tableOf("Memory by package", ["package", "keys", "memory", "estimated from"], rows)}${
-    next === undefined ? none : html`<p class="quiet">From the first keys of the server only.</p>`
+    finder.isWhole ? none : html`<p class="quiet">From the keys that were read so far.</p>`
   }`;
 };
 
@@ -149,7 +129,7 @@ const actionsPart = ({ actions }: View): Html =>
       );
 
 /** The checks of the packages, their memory, and the last actions. */
-export const healthPage = async (view: View, doctor: Doctor): Promise<Page> => {
+export const healthPage = async (view: View, doctor: Doctor, finder: Finder): Promise<Page> => {
   const checks = await doctor.check(view);
   if (view.query.get("part") === "findings") return { title: "Health", body: findingsPart(checks, false) };
   return {
@@ -164,7 +144,7 @@ export const healthPage = async (view: View, doctor: Doctor): Promise<Page> => {
       </section>
       <section class="card">
         <h2>Memory</h2>
-        ${await memoryPart(view)}
+        ${await memoryPart(view, finder)}
       </section>
       <section class="card">
         <h2>Recent actions</h2>

@@ -1,22 +1,9 @@
 import { counted } from "@kit/core/toolkit";
-import {
-  address,
-  capital,
-  count,
-  foreign,
-  html,
-  type Html,
-  look,
-  none,
-  note,
-  overviewPath,
-  type Page,
-  prose,
-  tableOf,
-  thingAddress,
-  type View,
-} from "../view/index.js";
-import { type Found, type Kind, kindsOf, scan, scanSteps } from "./find.js";
+import { look } from "./call.js";
+import { address, capital, count, foreign, html, type Html, none, prose, thingAddress } from "./html.js";
+import { note, overviewPath, tableOf, thingLink } from "./parts.js";
+import type { Page, View } from "./view.js";
+import { type Finder, type Found, type Kind, maxNames, scanSteps, thingsOf } from "./find.js";
 
 /**
  * The commands that the scan and the inspectors of a page may send: 25 less than a page may, since the first look at a thing also loads
@@ -72,28 +59,43 @@ const rowOf = async (
   return [name, ...listed.columns.map((column, at) => cellOf(textOf(column) || (at === 0 ? textOf("damaged") : "")))];
 };
 
-const more = (cursor: string | undefined, rest: readonly (readonly [string, string])[] = []): Html =>
-  cursor === undefined
-    ? none
-    : note(
-        "info",
-        html`The server has more keys than one page reads (about ${count(scanSteps * 1_000)}).
-          <a href="${address(...rest, ["cursor", cursor])}">Continue the scan</a>`,
-      );
+/** A table of things. */
+const thingsTable = async (
+  view: View,
+  kind: Kind,
+  shown: readonly Found[],
+  isRead: (thing: Found) => boolean,
+): Promise<Html> => {
+  const rows = await Promise.all(shown.map((thing) => rowOf(view, kind, thing, isRead(thing))));
+  return tableOf(kind.listed.things, ["name", ...kind.listed.columns], rows);
+};
+
+/** The note of a list that can still lack things. */
+const scanNote = ({ isWhole, kinds }: Finder): Html => {
+  if (isWhole) return none;
+  const links = kinds.map(({ listed: { things } }) => html`<a href="${address(["list", things])}">${things}</a> `);
+  return note(
+    "info",
+    html`The server has more keys than the ${count(scanSteps * 1_000)} of one page. The list grows with each update. To
+    open a thing by its name, search in ${links}`,
+  );
+};
+
+const countOf = (things: readonly Found[]): string => `${count(things.length)}${things.length < maxNames ? "" : "+"}`;
 
 const kindSection = async (
   view: View,
   { kind, things }: { readonly kind: Kind; readonly things: readonly Found[] },
   read: ReadonlySet<Found>,
 ): Promise<Html> => {
-  const { things: plural, columns } = kind.listed;
+  const { things: plural } = kind.listed;
   const shown = things.slice(0, maxRows);
-  const rows = await Promise.all(shown.map((thing) => rowOf(view, kind, thing, read.has(thing))));
+  const table = await thingsTable(view, kind, shown, (thing) => read.has(thing));
   const rest = things.length - shown.length;
   const all = address(["list", plural]);
   return html`<section class="card">
-    <h2><a href="${all}">${capital(plural)}</a> <span class="badge">${count(things.length)}</span></h2>
-    ${tableOf(plural, ["name", ...columns], rows)}
+    <h2><a href="${all}">${capital(plural)}</a> <span class="badge">${countOf(things)}</span></h2>
+    ${table}
     ${
       rest > 0 || shown.some((thing) => !read.has(thing))
         ? html`<p class="quiet">
@@ -105,44 +107,40 @@ const kindSection = async (
 };
 
 /** What is stored under the prefix: a row for each thing. */
-export const overviewPage = async (view: View, findings: Html): Promise<Page> => {
-  const kinds = kindsOf(view.packages).toSorted((a, b) => placeOf(a) - placeOf(b));
-  const seen = await scan(view.redis, view.prefix, kinds, { cursor: view.query.get("cursor") ?? undefined });
-  const found = kinds.flatMap((kind, at) => {
-    const things = seen.things[at] ?? [];
-    return things.length === 0 ? [] : [{ kind, things }];
-  });
-  const read = chosen(found, maxCommands - seen.steps);
+export const overviewPage = async (view: View, finder: Finder, findings: Html): Promise<Page> => {
+  await finder.next(view.redis);
+  const found = finder.kinds
+    .toSorted((a, b) => placeOf(a) - placeOf(b))
+    .map((kind) => ({ kind, things: thingsOf(kind) }))
+    .filter(({ things }) => things.length > 0);
+  const read = chosen(found, maxCommands - scanSteps);
   const sections = await Promise.all(found.map((one) => kindSection(view, one, read)));
-  const keys = [...seen.packages].map(([name, { keys: of }]) => `${name} ${counted(of, "key")}`).join(", ");
+  const keys = [...finder.packages].map(([name, { keys: of }]) => `${name} ${counted(of, "key")}`).join(", ");
   return {
     title: "Overview",
     isLive: true,
     head: findings,
-    body: html`${
-      sections.length === 0
+    body: html`${scanNote(finder)}${
+      sections.length === 0 && finder.isWhole
         ? note("info", `Nothing is stored under the prefix ${view.prefix} yet.`)
         : html`<div class="grid">${sections}</div>`
     }
-    ${more(seen.next)}${keys === "" ? none : html`<p class="quiet">Keys seen: ${keys}.</p>`}`,
+    ${keys === "" ? none : html`<p class="quiet">Keys seen: ${keys}.</p>`}`,
   };
 };
 
 /** All things of one kind. */
-export const listPage = async (view: View, kind: Kind): Promise<Page> => {
-  const { things: plural, columns } = kind.listed;
+export const listPage = async (view: View, finder: Finder, kind: Kind): Promise<Page> => {
+  await finder.next(view.redis);
+  const { inspector, listed } = kind;
+  const { things: plural } = listed;
   const text = view.query.get("q") ?? "";
   const start = Math.max(0, Math.trunc(Number(view.query.get("start")) || 0));
-  const cursor = view.query.get("cursor") ?? undefined;
-  const { things: found, next } = await scan(view.redis, view.prefix, [kind], { cursor, text });
-  const things = found[0] ?? [];
-  const perPage = Math.max(1, Math.floor((maxCommands - scanSteps) / (kind.inspector.cost ?? usualCost)));
+  const things = thingsOf(kind, text);
+  const perPage = Math.max(1, Math.floor((maxCommands - scanSteps) / (inspector.cost ?? usualCost)));
   const shown = things.slice(start, start + perPage);
-  const rows = await Promise.all(shown.map((thing) => rowOf(view, kind, thing, true)));
-  const place: (readonly [string, string])[] = [["list", plural], ...(text === "" ? [] : [["q", text] as const])];
-  const here = [...place, ...(cursor === undefined ? [] : [["cursor", cursor] as const])];
   const turn = (to: number, label: string): Html =>
-    html`<a class="button" href="${address(...here, ["start", String(to)])}">${label}</a>`;
+    html`<a class="button" href="${address(["list", plural], ["q", text], ["start", String(to)])}">${label}</a>`;
   return {
     title: capital(plural),
     path: [overviewPath],
@@ -153,18 +151,19 @@ export const listPage = async (view: View, kind: Kind): Promise<Page> => {
       <input id="q" name="q" type="search" value="${text}" maxlength="200" autocomplete="off" />
       <button>Search</button>
     </form>`,
-    body: html`<section class="card">
+    body: html`${scanNote(finder)}
+      <section class="card">
         ${
           shown.length === 0
             ? note("info", text === "" ? `There are no ${plural} here.` : `No ${plural} here have this in their name.`)
-            : tableOf(plural, ["name", ...columns], rows)
+            : await thingsTable(view, kind, shown, () => true)
         }
         <p class="pages">
           ${start > 0 ? turn(Math.max(0, start - perPage), "Previous") : none}
           ${start + perPage < things.length ? turn(start + perPage, "Next") : none}
-          <span class="quiet">${count(shown.length)} of ${count(things.length)} shown</span>
+          <span class="quiet">${count(shown.length)} of ${countOf(things)} shown</span>
         </p>
-      </section>
-      ${more(next, place)}`,
+        ${text === "" ? none : html`<p class="quiet">By its whole name: ${thingLink(inspector.thing, [text])}</p>`}
+      </section>`,
   };
 };

@@ -1,6 +1,7 @@
 import type { HtmlEscapedString } from "hono/utils/html";
 import { assetAddress } from "../assets/index.js";
-import { address, foreign, html, type Html, none, type Page, type View } from "../view/index.js";
+import { address, foreign, html, type Html, none } from "./html.js";
+import type { Page, View } from "./view.js";
 
 /** How often a live part is read again. */
 const refreshS = 5;
