@@ -163,7 +163,7 @@ export const listPage = async (view: View, finder: Finder, kind: Kind): Promise<
           ${start + perPage < things.length ? turn(start + perPage, "Next") : none}
           <span class="quiet">${count(shown.length)} of ${countOf(things)} shown</span>
         </p>
-        ${text === "" ? none : html`<p class="quiet">By its whole name: ${thingLink(inspector.thing, [text])}</p>`}
+        ${text === "" ? none : html`<p class="quiet">Open the exact name: ${thingLink(inspector.thing, [text])}</p>`}
       </section>`,
   };
 };

@@ -96,6 +96,26 @@ const table = <One>(all: readonly One[], columns: Readonly<Record<string, (one: 
 /** `a, b and c` */
 const listed = (parts: readonly string[]): string => `${parts.slice(0, -1).join(", ")} and ${parts.at(-1) ?? ""}`;
 
+/** What these commands a second cost in a month. */
+const monthly = (perSecond: number): number => (perSecond * 3_600 * hoursPerMonth * assumedPrice) / pricedCommands;
+
+/** The sentences with figures, by the names of their places in the page. */
+const sentencesOf = (costs: Costs): Readonly<Record<string, string>> => {
+  const { cpuMicros } = loadOf(costs, examples["shop"]?.(1_000) ?? {});
+  const commandsOf = (name: string, perSecond: number): number => loadOf(costs, { [name]: perSecond }).commands;
+  const [few, one, many] = [
+    commandsOf("queue: a job, 10 a second", 10),
+    commandsOf("queue: a job, 1,000 a second", 1_000),
+    commandsOf("queue: a job, of busy producers", 1_000),
+  ];
+  const product = `${short(one)} × 3,600 × ${String(hoursPerMonth)} × ${assumedPrice.toFixed(2)} / ${grouped(pricedCommands)}`;
+  return {
+    enough: `- **One server is usually enough:** [a shop](#a-shop) with 1,000 operations a second uses ${short(cpuMicros / 1e4)} % of one core.`,
+    bill: `- **Commands:** ${short(one)}/s if one process adds evenly spaced jobs, ${short(many)}/s if many processes add. On a busy machine, calls share more commands.
+- **Bill:** \`${product}\` = ${short(monthly(one))} a month. At 10 jobs/s: ${short(monthly(few))}.`,
+  };
+};
+
 /** The tables, by the names of their places in the page. The page says in a sentence what sends nothing. */
 export const tablesOf = (costs: Costs): Readonly<Record<string, string>> => {
   const { date, redis, node, machine, operations, stored, idle } = costs;
@@ -144,8 +164,7 @@ export const tablesOf = (costs: Costs): Readonly<Record<string, string>> => {
         "Left alone": named,
         "Commands an hour": ({ commandsPerHour }) => short(commandsPerHour),
         "on a Cluster": ({ commandsPerHourOnCluster }) => short(commandsPerHourOnCluster),
-        [`A month at ${assumedPrice.toFixed(2)}`]: ({ commandsPerHour }) =>
-          ((commandsPerHour * hoursPerMonth * assumedPrice) / pricedCommands).toFixed(2),
+        [`A month at ${assumedPrice.toFixed(2)}`]: ({ commandsPerHour }) => monthly(commandsPerHour / 3_600).toFixed(2),
       },
     ),
     mix: `Of a hundred operations: ${listed(parts)}. ${listed(processes)} processes share the work. Each flushes 64 series four times a second.`,
@@ -172,7 +191,7 @@ const part = /<!-- costs: (\w+) -->\n[^]*?<!-- end -->/g;
  * @throws {RangeError} the page has a part that no table is for, or a table has no part.
  */
 export const pageOf = async (costs: Costs, page: string = readFileSync(pageFile, "utf8")): Promise<string> => {
-  const left = new Map(Object.entries(tablesOf(costs)));
+  const left = new Map(Object.entries({ ...tablesOf(costs), ...sentencesOf(costs) }));
   const text = page.replaceAll(part, (_, name: string) => {
     const made = left.get(name);
     if (made === undefined) throw new RangeError(`No table is named "${name}"`);
