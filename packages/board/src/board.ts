@@ -45,11 +45,7 @@ const plainPage = (title: string, status: number, text: string | Html): Page => 
   path: [overviewPath],
   body: note("bad", text),
 });
-const refused = plainPage(
-  "Not allowed",
-  403,
-  "You may not see or do this. The board's option authorize decides about it.",
-);
+const refused = plainPage("Not allowed", 403, "You may not see or do this. The option authorize decides about it.");
 const unknown = plainPage("Not found", 404, "The board has no such page.");
 const foreignForm = plainPage("Refused", 403, "This form was not sent by a page of this board.");
 
@@ -197,12 +193,8 @@ class Handler {
   #errorPage(error: unknown): Page {
     const message = messageOf(error);
     if (message === undefined) this.#report(error);
-    if (!KitError.is(error))
-      return plainPage(
-        "Error",
-        message === undefined ? 500 : 400,
-        message ?? "An unexpected error. The board's option onError receives it.",
-      );
+    const unexpected = "An unexpected error. The board's option onError receives it.";
+    if (!KitError.is(error)) return plainPage("Error", message === undefined ? 500 : 400, message ?? unexpected);
     const isAway = error.code === "KIT_UNAVAILABLE";
     const text = html`${error.message} <code>${error.code}</code>`;
     // A page that stays open shows when the server is back.

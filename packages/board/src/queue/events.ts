@@ -1,6 +1,6 @@
 import type { QueueEvent } from "@kit/queue/events";
 import { secondsText } from "@kit/core/toolkit";
-import { html, type Html, inspectorOf, instant, none, tableOf, type View } from "../view/index.js";
+import { card, html, type Html, inspectorOf, instant, none, tableOf, type View } from "../view/index.js";
 
 /** The entries of the stream that a page reads. An entry is one call to the queue, with up to about 4 KiB. */
 const maxEntries = 500;
@@ -56,14 +56,12 @@ export const eventsPart = async (
   const all = entries.toReversed().flatMap(([entry, fields]) => eventsOf({ id: entry, text: fields[1] ?? "" }));
   const own = all.filter((event) => event.type === "gap" || ("id" in event && event.id === id));
   if (own.every(({ type }) => type === "gap")) return none;
-  const rows = own.map((event) => {
-    const [text, details] = wordsOf(event);
-    return [instant(new Date(event.at).toISOString()), text, details];
-  });
+  const rows = own.map((event) => [instant(new Date(event.at).toISOString()), ...wordsOf(event)]);
   const oldest = instant(new Date(all[0]?.at ?? 0).toISOString());
-  return html`<section class="card">
-    <h2>Timeline</h2>
-    ${tableOf("Timeline", ["at", "event", "details"], rows)}
-    ${own.some(({ type }) => type === "added") ? none : html`<p class="quiet">Events older than ${oldest} were not recorded, or are more than ${maxEntries} entries back.</p>`}
-  </section>`;
+  const isCut = !own.some(({ type }) => type === "added");
+  return card(
+    "Timeline",
+    html`${tableOf("Timeline", ["at", "event", "details"], rows)}
+    ${isCut ? html`<p class="quiet">Events older than ${oldest} were not recorded, or are more than ${maxEntries} entries back.</p>` : none}`,
+  );
 };

@@ -1,4 +1,5 @@
 import {
+  card,
   count,
   foreign,
   html,
@@ -8,6 +9,7 @@ import {
   read,
   tableOf,
   thingAddress,
+  turn,
   type View,
 } from "../view/index.js";
 import type { GroupsData, QueueData } from "./data.js";
@@ -69,13 +71,10 @@ export const groupsPart = async (view: View, name: string, data: QueueData): Pro
       ...(allowed.length === 0 ? [] : [html`${links}`]),
     ];
   });
-  const turn = (from: string, text: string): Html => html`<a class="button" href="${to(["groups", from])}">${text}</a>`;
-  return html`<section class="card" id="groups">
-    <h2>Groups <span class="badge">${count(data.groups)}</span></h2>
-    ${tableOf("Groups", ["group", "ready", "active", "next job added", "state", ...(allowed.length === 0 ? [] : ["actions"])], rows)}
+  const table = html`${tableOf("Groups", ["group", "ready", "active", "next job added", "state", ...(allowed.length === 0 ? [] : ["actions"])], rows)}
     <p class="pages">
-      ${after === null && data.groups > shown.length ? turn("", "All by name") : none}
-      ${after !== null && next ? turn(next, "Next groups") : none}
+      ${after === null && data.groups > shown.length ? turn(to(["groups", ""]), "All by name") : none}
+      ${after !== null && next ? turn(to(["groups", next]), "Next groups") : none}
       ${
         after === null && rest > 0
           ? html`<span class="quiet"
@@ -83,6 +82,6 @@ export const groupsPart = async (view: View, name: string, data: QueueData): Pro
             >`
           : none
       }
-    </p>
-  </section>`;
+    </p>`;
+  return card("Groups", table, { id: "groups", badge: count(data.groups) });
 };

@@ -1,6 +1,8 @@
 import type { Inspector } from "@kit/core/toolkit";
 import {
   actionsOf,
+  capital,
+  card,
   factList,
   html,
   type Html,
@@ -49,46 +51,41 @@ const errorText = ({ name, message, stack, cause, errors = [] }: JobError, depth
   return [own, ...causes.map((one) => `Caused by ${errorText(one, depth + 1)}`)].join("\n");
 };
 
-const errorPart = ({ error }: JobData): Html =>
-  error === null
-    ? none
-    : html`<section class="card">
-        <h2>Last error</h2>
-        ${codeOf(errorText(error))}
-      </section>`;
+const errorPart = ({ error }: JobData): Html => (error === null ? none : card("Last error", codeOf(errorText(error))));
 
 const progressPart = ({ progress, progressAt }: JobData): Html => {
   if (progressAt === null) return none;
   const share = typeof progress === "number" && progress >= 0 && progress <= 100 ? progress : undefined;
-  return html`<section class="card">
-    <h2>Progress</h2>
-    ${share === undefined ? codeOf(JSON.stringify(progress, undefined, 2)) : html`<p class="row"><progress max="100" value="${share}" aria-label="Progress"></progress> ${share} %</p>`}
-    <p class="quiet">Reported at ${instant(progressAt)}</p>
-  </section>`;
+  const shown =
+    share === undefined
+      ? codeOf(JSON.stringify(progress, undefined, 2))
+      : html`<p class="row"><progress max="100" value="${share}" aria-label="Progress"></progress> ${share} %</p>`;
+  return card(
+    "Progress",
+    html`${shown}
+      <p class="quiet">Reported at ${instant(progressAt)}</p>`,
+  );
 };
 
 const logPart = async (view: View, { queue, id, logLines }: JobData): Promise<Html> => {
   if (logLines === 0) return none;
   const { data } = await read<LogData>(view, "queue log", [queue, id], { count: maxLines });
   const { lines = [], dropped = 0 } = data;
-  return html`<section class="card">
-    <h2>Log</h2>
-    ${codeOf(lines.map(({ at, text }) => `${at}  ${text}`).join("\n"))}
-    <p class="quiet">
-      The last ${String(lines.length)} of ${String(logLines)}
-      lines${dropped === 0 ? "" : `, ${String(dropped)} older ones were dropped`}
-    </p>
-  </section>`;
+  const all = codeOf(lines.map(({ at, text }) => `${at}  ${text}`).join("\n"));
+  const older = dropped === 0 ? "" : `, ${String(dropped)} older ones were dropped`;
+  return card(
+    "Log",
+    html`${all}
+      <p class="quiet">The last ${String(lines.length)} of ${String(logLines)} lines${older}</p>`,
+  );
 };
 
 const childrenPart = async (view: View, { queue, id, state }: JobData): Promise<Html> => {
   const flow = inspectorOf(view.packages, "flow");
   if (!flow || state !== "waiting-for-children") return none;
   const report = await look(view, flow, [queue, id]);
-  return html`<section class="card">
-    <h2>Children <span class="badge">${String((report.data as FlowData).open)} open</span></h2>
-    ${reportTable(report, "Children", (child) => thingLink("job", [queue, child]))}
-  </section>`;
+  const table = reportTable(report, "Children", (child) => thingLink("job", [queue, child]));
+  return card("Children", table, { badge: `${String((report.data as FlowData).open)} open` });
 };
 
 const valueParts = ({ jobData }: View, job: JobData): Html => {
@@ -101,12 +98,7 @@ const valueParts = ({ jobData }: View, job: JobData): Html => {
     const shown = jobData(job[part], of);
     if (shown === undefined) return [];
     const text = typeof shown === "bigint" ? String(shown) : (JSON.stringify(shown, undefined, 2) ?? "not JSON");
-    return [
-      html`<section class="card">
-        <h2>${part === "data" ? "Data" : part === "result" ? "Result" : "Checkpoint"}</h2>
-        ${codeOf(text)}
-      </section>`,
-    ];
+    return [card(capital(part), codeOf(text))];
   });
   return html`${parts}`;
 };

@@ -1,6 +1,7 @@
 import { type Inspector, secondsText } from "@kit/core/toolkit";
 import {
   actionsOf,
+  card,
   count,
   factList,
   foreign,
@@ -20,6 +21,7 @@ import {
   thingAddress,
   thingLink,
   thingPage,
+  turn,
   type View,
 } from "../view/index.js";
 import { chartsPart } from "./charts.js";
@@ -76,25 +78,18 @@ const jobsPart = async (view: View, name: string, shown: (typeof states)[number]
   const job = query.get("job") ?? "";
   const group = query.get("group") ?? "";
   const start = Math.max(0, Math.trunc(Number(query.get("start")) || 0));
-  const values = { state, start, count: perPage, name: job, group };
-  const report = await read<ListData>(view, "queue list", [name], values);
+  const report = await read<ListData>(view, "queue list", [name], { state, start, count: perPage, name: job, group });
   const { jobs: { length } = [], next = null } = report.data;
-  const turn = (to: number, label: string): Html =>
-    html`<a
-      class="button"
-      href="${thingAddress("queue", [name], ["state", state], ["job", job], ["group", group], ["start", String(to)])}"
-      >${label}</a
-    >`;
+  const at = (to: number): string =>
+    thingAddress("queue", [name], ["state", state], ["job", job], ["group", group], ["start", String(to)]);
   const nothing = job + group === "" ? `No jobs are ${text.toLowerCase()}.` : "No such job on this page.";
   const place = `${count(start + 1)} to ${count(start + length)} of ${count(Math.max(start + length, data[shown.count]))}`;
-  return html`<section class="card" id="jobs">
-    <h2>${text} jobs${group === "" ? none : html` of group ${foreign(group)}`}</h2>
-    ${length === 0 ? note("info", nothing) : reportTable(report, `${text} jobs`, (id) => thingLink("job", [name, id]))}
+  const body = html`${length === 0 ? note("info", nothing) : reportTable(report, `${text} jobs`, (id) => thingLink("job", [name, id]))}
     <p class="pages">
-      ${start > 0 ? turn(Math.max(0, start - perPage), "Previous") : none}${next === null ? none : turn(next, "Next")}
+      ${start > 0 ? turn(at(Math.max(0, start - perPage)), "Previous") : none}${next === null ? none : turn(at(next), "Next")}
       <span class="quiet">${length === 0 ? "" : place}</span>
-    </p>
-  </section>`;
+    </p>`;
+  return card(html`${text} jobs${group === "" ? none : html` of group ${foreign(group)}`}`, body, { id: "jobs" });
 };
 
 const workerText = ({ host, pid, name, id }: QueueData["workers"][number]): string =>
@@ -120,26 +115,20 @@ const workersPart = (name: string, { workers, now }: QueueData): Html => {
       ];
     });
   const rest = workers.length - rows.length;
-  return html`<section class="card" id="workers">
-    <h2>
-      Workers <span class="badge">${count(workers.length)}${workers.length < listedWorkers ? "" : " or more"}</span>
-    </h2>
-    ${
-      rows.length === 0
-        ? note("warn", "No worker is connected. Jobs wait until one starts.")
-        : tableOf("Workers", ["worker", "state", "runs", "handles", "since", "seen", "longest job"], rows)
-    }
-    ${rest > 0 ? html`<p class="quiet">And ${count(rest)} more: <code>kit queue workers</code></p>` : none}
-  </section>`;
+  const table =
+    rows.length === 0
+      ? note("warn", "No worker is connected. Jobs wait until one starts.")
+      : tableOf("Workers", ["worker", "state", "runs", "handles", "since", "seen", "longest job"], rows);
+  const more = html`<p class="quiet">And ${count(rest)} more: <code>kit queue workers</code></p>`;
+  const badge = `${count(workers.length)}${workers.length < listedWorkers ? "" : " or more"}`;
+  return card("Workers", html`${table}${rest > 0 ? more : none}`, { id: "workers", badge });
 };
 
 const schedulesPart = async (view: View, name: string, { schedules: total }: QueueData): Promise<Html> => {
   if (!total) return none;
   const report = await read(view, "queue schedules", [name], { count: maxSchedules });
-  return html`<section class="card">
-    <h2>Schedules <span class="badge">${count(total)}</span></h2>
-    ${reportTable(report, "Schedules", (id) => thingLink("schedule", [name, id]))}
-  </section>`;
+  const table = reportTable(report, "Schedules", (id) => thingLink("schedule", [name, id]));
+  return card("Schedules", table, { badge: count(total) });
 };
 
 const searches = (name: string, state: string, job: string): Html =>

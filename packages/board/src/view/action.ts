@@ -3,7 +3,7 @@ import type { CliCommand, Inspector } from "@kit/core/toolkit";
 import { InputError, type Outcome, run, type Values } from "./call.js";
 import { argumentFields, argumentsOf, optionFields, valuesOf } from "./form.js";
 import { address, capital, foreign, html, type Html, none, thingAddress, visible } from "./html.js";
-import { factList, note, placeFields, reportTable } from "./parts.js";
+import { card, factList, note, placeFields, reportTable, turn } from "./parts.js";
 import { pathTo } from "./thing.js";
 import type { Page, View } from "./view.js";
 import type { BoardAction, BoardThing } from "../options.js";
@@ -48,13 +48,7 @@ const dryRun = async (
   try {
     const outcome = await run(view, command, [...thing.names, ...args], valuesOf(view.query, shownOptions(command)));
     const isVain = outcome.reports.some(({ isUnknown, hasProblem }) => isUnknown || hasProblem);
-    return {
-      shown: html`<section class="card">
-        <h2>What would change</h2>
-        ${reportsOf(outcome)}
-      </section>`,
-      isReady: !isVain,
-    };
+    return { shown: card("What would change", reportsOf(outcome)), isReady: !isVain };
   } catch (error) {
     const message = messageOf(error);
     if (message === undefined) throw error;
@@ -75,6 +69,7 @@ export const askPage = async (view: View, asked: Asked): Promise<Page> => {
   const hasFields = options.length + args.length > 0;
   const { shown, isReady } = await dryRun(view, asked);
   const here = thingAddress(kind, names, ["do", command.path]);
+  const back = turn(thingAddress(kind, names), "Back");
   // With a dry run, a person sees the effect of these values before a second button appears.
   const preview =
     hasFields && hasDryRun(command)
@@ -93,14 +88,14 @@ export const askPage = async (view: View, asked: Asked): Promise<Page> => {
     }
     <p class="row">
       <button class="danger">${buttonText(asked)}</button>
-      <a class="button" href="${thingAddress(kind, names)}">Back</a>
+      ${back}
     </p>
   </form>`;
   return {
     title: `${buttonText(asked)}: ${names.at(-1) ?? ""}`,
     path: [...pathTo(view, inspector, names), [names.at(-1) ?? "", thingAddress(kind, names)]],
     head: html`<p>${capital(command.about.replace(/ \(dry run unless you pass --run\)/, ""))}.</p>`,
-    body: html`${preview}${shown}${isReady ? doIt : html`<p><a class="button" href="${thingAddress(kind, names)}">Back</a></p>`}`,
+    body: html`${preview}${shown}${isReady ? doIt : html`<p>${back}</p>`}`,
   };
 };
 
@@ -128,13 +123,8 @@ export const act = async (view: View, { command, thing }: Asked, form: URLSearch
   } catch (error) {
     const message = messageOf(error);
     const text = message ?? "An unexpected error. See the board's onError";
-    return {
-      outcome: "failed",
-      text,
-      options: told,
-      shown: note("bad", text),
-      ...(message === undefined ? { error } : {}),
-    };
+    const shown = note("bad", text);
+    return { outcome: "failed", text, options: told, shown, ...(message === undefined && { error }) };
   }
 };
 
@@ -156,7 +146,7 @@ export const actedPage = (view: View, asked: Asked, { outcome, shown }: Acted, p
       <section class="card">${shown}</section>
       <p class="row">
         <a class="button" href="${thingAddress(kind, names)}">Back to ${foreign(names.at(-1) ?? "")}</a>
-        <a class="button" href="${address(["page", "health"])}">Recent actions</a>
+        ${turn(address(["page", "health"]), "Recent actions")}
       </p>`,
   };
 };

@@ -28,7 +28,8 @@ const commandMs = 20_000;
 /** The lines that a page shows of a command that prints many. */
 const maxLines = 200;
 
-const integerOf = (name: string, value: string | number | boolean): number => {
+const integerOf = (name: string, value: string | number | boolean | undefined): number | undefined => {
+  if (value === undefined) return undefined;
   const number = Number(value);
   if (!/^\d{1,15}$/.test(String(value))) throw new InputError(`${name} must be an integer of 0 or more`);
   return number;
@@ -43,10 +44,7 @@ const callOf = ({ redis, prefix }: Ground, options: readonly CliOption[] = [], v
     redis,
     prefix,
     text: (name) => valueOf(name)?.toString(),
-    integer: (name) => {
-      const value = valueOf(name);
-      return value === undefined ? undefined : integerOf(name, value);
-    },
+    integer: (name) => integerOf(name, valueOf(name)),
     isSet: (name) => valueOf(name) !== undefined && valueOf(name) !== false,
   };
 };

@@ -48,12 +48,8 @@ const readerOf = ({ keys, thingOf }: Listed, head: string): Kind["read"] => {
   };
 };
 
-interface Node {
-  call(command: string, ...args: (string | number)[]): Promise<unknown>;
-}
-
-const mastersOf = (redis: Connection): readonly Node[] => {
-  const { nodes } = redis as unknown as { nodes?: (role: "master") => readonly Node[] };
+const mastersOf = (redis: Connection): readonly Pick<Connection, "call">[] => {
+  const { nodes } = redis as unknown as { nodes?: (role: "master") => ReturnType<typeof mastersOf> };
   return nodes ? nodes.call(redis, "master") : [redis];
 };
 

@@ -2,7 +2,7 @@ import { type Connection, KitError } from "@kit/core";
 import { counted, type DoctorCheck, type Finding, inTime, isForbidden } from "@kit/core/toolkit";
 import type { Finder } from "./find.js";
 import { address, bytes, count, html, type Html, instant, none, prose, visible } from "./html.js";
-import { note, overviewPath, tableOf } from "./parts.js";
+import { card, note, overviewPath, tableOf } from "./parts.js";
 import type { Page, View } from "./view.js";
 
 /** How long one check may take, and how long the findings are kept for all viewers. */
@@ -138,17 +138,7 @@ export const healthPage = async (view: View, doctor: Doctor, finder: Finder): Pr
     head: html`<p class="quiet">
       The checks of the packages, as in <code>kit doctor</code>, from the last minute. A check reads up to 200,000 keys.
     </p>`,
-    body: html`<section class="card">
-        <h2>Checks</h2>
-        ${findingsPart(checks, true)}
-      </section>
-      <section class="card">
-        <h2>Memory</h2>
-        ${await memoryPart(view, finder)}
-      </section>
-      <section class="card">
-        <h2>Recent actions</h2>
-        ${actionsPart(view)}
-      </section>`,
+    body: html`${card("Checks", findingsPart(checks, true))}${card("Memory", await memoryPart(view, finder))}
+    ${card("Recent actions", actionsPart(view))}`,
   };
 };

@@ -1,7 +1,7 @@
 import { counted } from "@kit/core/toolkit";
 import { look } from "./call.js";
 import { address, capital, count, foreign, html, type Html, none, prose, thingAddress } from "./html.js";
-import { note, overviewPath, tableOf, thingLink } from "./parts.js";
+import { card, note, overviewPath, tableOf, thingLink, turn } from "./parts.js";
 import type { Page, View } from "./view.js";
 import { type Finder, type Found, type Kind, maxNames, scanSteps, thingsOf } from "./find.js";
 
@@ -93,17 +93,13 @@ const kindSection = async (
   const table = await thingsTable(view, kind, shown, (thing) => read.has(thing));
   const rest = things.length - shown.length;
   const all = address(["list", plural]);
-  return html`<section class="card">
-    <h2><a href="${all}">${capital(plural)}</a> <span class="badge">${countOf(things)}</span></h2>
-    ${table}
-    ${
-      rest > 0 || shown.some((thing) => !read.has(thing))
-        ? html`<p class="quiet">
-            <a href="${all}">${rest > 0 ? `${count(rest)} more ${plural}` : `The state of all ${plural}`}</a>
-          </p>`
-        : none
-    }
-  </section>`;
+  const more = rest > 0 ? `${count(rest)} more ${plural}` : `The state of all ${plural}`;
+  const hasMore = rest > 0 || shown.some((thing) => !read.has(thing));
+  return card(
+    html`<a href="${all}">${capital(plural)}</a>`,
+    html`${table}${hasMore ? html`<p class="quiet"><a href="${all}">${more}</a></p>` : none}`,
+    { badge: countOf(things) },
+  );
 };
 
 /** What is stored under the prefix: a row for each thing. */
@@ -139,8 +135,7 @@ export const listPage = async (view: View, finder: Finder, kind: Kind): Promise<
   const things = thingsOf(kind, text);
   const perPage = Math.max(1, Math.floor((maxCommands - scanSteps) / (inspector.cost ?? usualCost)));
   const shown = things.slice(start, start + perPage);
-  const turn = (to: number, label: string): Html =>
-    html`<a class="button" href="${address(["list", plural], ["q", text], ["start", String(to)])}">${label}</a>`;
+  const at = (to: number): string => address(["list", plural], ["q", text], ["start", String(to)]);
   return {
     title: capital(plural),
     path: [overviewPath],
@@ -159,8 +154,8 @@ export const listPage = async (view: View, finder: Finder, kind: Kind): Promise<
             : await thingsTable(view, kind, shown, () => true)
         }
         <p class="pages">
-          ${start > 0 ? turn(Math.max(0, start - perPage), "Previous") : none}
-          ${start + perPage < things.length ? turn(start + perPage, "Next") : none}
+          ${start > 0 ? turn(at(Math.max(0, start - perPage)), "Previous") : none}
+          ${start + perPage < things.length ? turn(at(start + perPage), "Next") : none}
           <span class="quiet">${count(shown.length)} of ${countOf(things)} shown</span>
         </p>
         ${text === "" ? none : html`<p class="quiet">Open the exact name: ${thingLink(inspector.thing, [text])}</p>`}

@@ -81,6 +81,20 @@ export const placeFields = (
       value="${thing}"
     />${names.map((name) => html`<input type="hidden" name="name" value="${name}" />`)}${Object.entries(more).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}`;
 
+/** A part of a page with a title. */
+export const card = (
+  title: Cell,
+  body: Html,
+  { id = "", badge = "" }: Partial<Record<"id" | "badge", string>> = {},
+): Html =>
+  html`<section class="card" ${id === "" ? none : html`id="${id}"`}>
+    <h2>${title} ${badge === "" ? none : html`<span class="badge">${badge}</span>`}</h2>
+    ${body}
+  </section>`;
+
+/** A link to another page of a list. */
+export const turn = (to: string, text: string): Html => html`<a class="button" href="${to}">${text}</a>`;
+
 /** A message with a tone that is not only a color. */
 export const note = (tone: "good" | "bad" | "warn" | "info", text: string | Html): Html =>
   html`<p class="note ${tone}">${typeof text === "string" ? visible(text) : text}</p>`;
