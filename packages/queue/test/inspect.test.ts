@@ -7,7 +7,7 @@ import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import { descriptor } from "../src/descriptor/index.js";
 import { keepHistory } from "../src/history/index.js";
-import { type Job, type Queue, UnrecoverableError } from "../src/index.js";
+import { type Job, type Queue, RateLimitError, UnrecoverableError } from "../src/index.js";
 import { inspectJob, inspectQueue, listJobs, listWorkers, repairQueue, setLimits } from "../src/manage/index.js";
 import { reportProgress, saveCheckpoint, writeLog } from "../src/progress/index.js";
 import { createSchedules } from "../src/schedules/index.js";
@@ -191,6 +191,53 @@ describe("kit queue pause", () => {
     expect(await run("queue resume", ["tenants"], { group: "odd one" })).toMatchObject({ isPaused: false });
     expect(await inspectQueue(redis.client, address)).toMatchObject({ jobs: 2, grouped: 1, groups: 1, lost: 0 });
     expect(await isUnknown("queue groups", ["nosuch"])).toBe(true);
+  });
+
+  it("cancels the ready and the active jobs of a group", async () => {
+    const tenants = fixture.make({ name: "tenants" });
+    const started = latch();
+    fixture.work(tenants, async ({ signal }) => {
+      started.open();
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    });
+    for (let n = 0; n < 3; n++) await tenants.add("job", n, { group: "odd one" });
+    await started.promise;
+    await tenants.add("job", 0, { group: "odd one's neighbor", delayMs: 60_000 });
+    const cancel = (options: Options): Promise<Report> => reportOf("queue drain", ["tenants"], options);
+    const whole = { group: "odd one", active: true } as const;
+    const handler = ["handler", expect.stringContaining("abort signal")];
+    const next = ["next step", expect.anything()];
+    expect((await cancel(whole)).facts).toEqual([["would be deleted", "3"], next, handler]);
+    expect((await cancel({ group: "odd one" })).facts).toEqual([["would be deleted", "2"], next]);
+    expect((await cancel({ ...whole, run: true })).facts).toEqual([["deleted", "3"], handler]);
+    expect((await cancel(whole)).facts).toEqual([["would be deleted", "0"]]);
+    expect(await inspectQueue(redis.client, { queue: "tenants", prefix: redis.prefix })).toMatchObject({ jobs: 1 });
+    for (const options of [{ active: true }, { ...whole, delayed: true }] as const)
+      expect(await rejection(cancel(options))).toBeInstanceOf(TypeError);
+  });
+
+  it("finds a group that a handler has stopped for long", async () => {
+    const tenants = fixture.make({ name: "tenants" });
+    const check = descriptor.checks!.find(({ id }) => id === "queue-groups")!;
+    const checked = () => check.look({ redis: client(), prefix: redis.prefix, signal: new AbortController().signal });
+    let stopMs = 3_000_000;
+    const worker = fixture.work(tenants, () => {
+      throw new RateLimitError(stopMs, { group: true });
+    });
+    const stopped = () => new Promise((resolve) => worker.once("snoozed", resolve));
+    await Promise.all([stopped(), tenants.add("job", 0, { group: "short" })]);
+    expect(await checked()).toMatchObject([{ severity: "ok" }]);
+    stopMs = 4_000_000;
+    await Promise.all([stopped(), tenants.add("job", 0, { group: "long" })]);
+    await eventually(async () =>
+      expect(await checked()).toEqual([
+        {
+          severity: "warning",
+          text: expect.stringMatching(/^group long of queue tenants has 1 ready and starts none: no starts for /),
+          fix: "kit queue resume tenants --group long",
+        },
+      ]),
+    );
   });
 
   it("says that a queue or a name is unknown, and changes nothing without --create", async () => {

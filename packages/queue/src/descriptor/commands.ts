@@ -4,6 +4,7 @@ import type { StoredError } from "../job/failure.js";
 import { atNames, isQueue, jobFacts, readyOf, unknownQueue, whyOf } from "./inspect.js";
 import { placeOf } from "./places.js";
 import {
+  cancelGroup,
   cancelJob,
   drainQueue,
   inspectJob,
@@ -388,15 +389,14 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
   },
 });
 
-/** How many ready jobs a group has. */
-const readyIn = async ({ redis, prefix }: CommandCall, queue: string, group: string): Promise<number> => {
-  let count = 0;
-  for (let start: number | undefined = 0; start !== undefined;) {
-    const page: JobPage = await listJobs(redis, { queue, prefix }, { state: "grouped", group, start, count: pageSize });
-    count += page.jobs.length;
-    start = page.next;
-  }
-  return count;
+/** How many ready and how many active jobs a group has. */
+const countsIn = async (
+  { redis, prefix }: CommandCall,
+  queue: string,
+  group: string,
+): Promise<{ readonly ready: number; readonly active: number }> => {
+  const [first] = (await listGroups(redis, { queue, prefix }, { from: group, count: 1 })).groups;
+  return first?.group === group ? first : { ready: 0, active: 0 };
 };
 
 const groupsCommand: CliCommand = {
@@ -446,6 +446,7 @@ const drainCommand: CliCommand = {
     runOption,
     { name: "delayed", about: "include delayed jobs" },
     { name: "group", takes: "text", about: "only ready jobs of this group" },
+    { name: "active", about: "with --group: also cancel the active jobs of this group" },
   ],
   run: async (call, queue: string) => {
     const { redis, prefix, isSet, text, output } = call;
@@ -453,17 +454,24 @@ const drainCommand: CliCommand = {
     const address = { queue, prefix };
     const isDryRun = !isSet("run");
     const group = text("group");
+    const [hasDelayed, hasActive] = [isSet("delayed"), isSet("active")];
+    if (hasActive && (group === undefined || hasDelayed))
+      throw new TypeError("Expected --active with --group, and without --delayed");
     const seen = await inspectQueue(redis, address);
-    const count = !isDryRun
-      ? await drainQueue(redis, address, { delayed: isSet("delayed"), group })
-      : group === undefined
-        ? readyOf(seen) + (isSet("delayed") ? seen.delayed + seen.waitingForChildren : 0)
-        : await readyIn(call, queue, group);
+    const of = group === undefined ? undefined : await countsIn(call, queue, group);
+    const active = hasActive ? (of?.active ?? 0) : 0;
+    const found = of ? of.ready + active : readyOf(seen) + (hasDelayed ? seen.delayed + seen.waitingForChildren : 0);
+    const end = (): Promise<number> =>
+      hasActive && group !== undefined
+        ? cancelGroup(redis, address, group)
+        : drainQueue(redis, address, { delayed: hasDelayed, group });
+    const count = isDryRun ? found : await end();
     await output.report({
       data: { queue, isDryRun, count },
       facts: [
         [isDryRun ? "would be deleted" : "deleted", String(count)],
         ...(isDryRun && count > 0 ? [["next step", "run the same command with --run"] as const] : []),
+        ...(active > 0 ? handlerFact : []),
       ],
     });
     return undefined;

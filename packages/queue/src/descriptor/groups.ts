@@ -3,14 +3,15 @@ import { inspectQueue, listGroups } from "../manage/index.js";
 import { whyOf } from "./inspect.js";
 import { queuesWith } from "./queues.js";
 
-/** A group that waits for a failing job is reported if its next job was added this long ago. */
+/** A group that waits for a failing job is reported if its next job was added this long ago, a halted one if it goes on this much later. */
 const longMs = 3_600_000;
 
 export const groupsCheck: DoctorCheck = {
   id: "queue-groups",
   about: `
 **Warning** for each paused group that has ready jobs, and for each group whose next job was added more than an hour ago while a failing job
-waits for its next attempt. It looks at the first 100 groups of each queue.
+waits for its next attempt. Also for each group that a RateLimitError stops for more than another hour. It looks at the first 100 groups of
+each queue.
 
 To resume a group, run \`kit queue resume QUEUE --group GROUP\`. To see its failing job, run \`kit queue list QUEUE --state delayed --group
 GROUP\`: fix what it fails at, or remove it. With \`groupRetry: "pass"\` other jobs of the group don't wait for it.
@@ -21,17 +22,19 @@ GROUP\`: fix what it fails at, or remove it. With \`groupRetry: "pass"\` other j
       const { groups } = await listGroups(redis, { queue, prefix });
       const { now } = await inspectQueue(redis, { queue, prefix });
       for (const one of groups) {
-        const { group, state, ready, nextAddedAt } = one;
-        const isLong = now - Date.parse(nextAddedAt ?? "") > longMs;
-        if (state !== "paused" && !(state === "retrying" && isLong)) continue;
+        const { group, state, ready, nextAddedAt, haltedUntil } = one;
+        const isLong =
+          (state === "retrying" && now - Date.parse(nextAddedAt ?? "") > longMs) ||
+          (state === "halted" && Date.parse(haltedUntil ?? "") - now > longMs);
+        if (state !== "paused" && !isLong) continue;
         const name = /^[\w.:-]+$/.test(group) ? group : JSON.stringify(group);
         findings.push({
           severity: "warning",
           text: `group ${group} of queue ${queue} has ${String(ready)} ready and starts none: ${whyOf(one, now)}`,
           fix:
-            state === "paused"
-              ? `kit queue resume ${queue} --group ${name}`
-              : `kit queue list ${queue} --state delayed --group ${name}`,
+            state === "retrying"
+              ? `kit queue list ${queue} --state delayed --group ${name}`
+              : `kit queue resume ${queue} --group ${name}`,
         });
       }
     }
