@@ -21,6 +21,7 @@ import {
   readChildren,
 } from "../src/flows/index.js";
 import * as adding from "../src/flows/scripts/index.js";
+import { keepHistory } from "../src/history/index.js";
 import * as slices from "../src/slices/scripts.js";
 import {
   cancelJob,
@@ -146,6 +147,25 @@ inModes({ single: user.login }, (mode, login) => {
       expect(pages.flat().map(({ result }) => (result as Buffer)[0])).toEqual(
         Array.from({ length: 250 }, (_, at) => at),
       );
+    });
+
+    it("reads a page of at most about 1 MiB of results", async () => {
+      const queue = make();
+      const results = Array.from({ length: 8 }, () => job("result"));
+      await addFlow(queue, parent("top", results));
+      const pages: (readonly [length: number, next: number | undefined])[] = [];
+      fixture.work(queue, async (taken) => {
+        if (taken.data !== "top") return "x".repeat(200_000);
+        const { children, next } = await readChildren(taken);
+        pages.push([children.length, next]);
+        pages.push([(await readChildren(taken, { start: next })).children.length, undefined]);
+        return undefined;
+      });
+      await isEmpty();
+      expect(pages).toEqual([
+        [6, 6],
+        [2, undefined],
+      ]);
     });
 
     describe.each(["fail", "ignore"] as const)("whose policy is %s, settles when a child", (onFailure) => {
@@ -419,9 +439,21 @@ inModes({ single: user.login }, (mode, login) => {
       expect(ran.indexOf("a")).toBeGreaterThan(ran.indexOf("b"));
     });
 
-    it("starts its parent not before its time", async () => {
+    it("starts a job with lifo ahead of the jobs that wait", async () => {
       const queue = make();
-      const { id } = await addFlow(queue, parent("top", [job("a")], { delayMs: 600_000 }));
+      await queue.add("job", "other");
+      await addFlow(queue, parent("top", [job("a"), job("first", { lifo: true })]));
+      const { ran } = working(queue, { concurrency: 1 });
+      await isEmpty();
+      expect(ran).toEqual(["first", "other", "a", "top"]);
+    });
+
+    it.each([
+      ["delayMs", () => ({ delayMs: 600_000 })],
+      ["dueAt", () => ({ dueAt: Date.now() + 600_000 })],
+    ])("starts its parent not before its time (%s)", async (_, options) => {
+      const queue = make();
+      const { id } = await addFlow(queue, parent("top", [job("a")], options()));
       const { ran } = working(queue);
       await eventually(async () => expect(await stateOf(id)).toBe("delayed"));
       expect(ran).toEqual(["a"]);
@@ -446,6 +478,48 @@ inModes({ single: user.login }, (mode, login) => {
       const { ran } = working(queue);
       await isEmpty();
       expect(ran).toEqual(["a", "top"]);
+    });
+
+    it("is forgotten once the dead letter of its parent is too much", async () => {
+      const queue = make({ deadLetters: { maxCount: 1 } });
+      const { id } = await addFlow(queue, parent("top", [job("a"), job("fail")]));
+      expect(await families()).toBe(3);
+      working(queue, { concurrency: 1 });
+      await eventually(async () => expect(await fixture.counts()).toMatchObject({ jobs: 1, dead: 1, delayed: 0 }));
+      await letter(queue, await queue.add("job", "fail"));
+      expect(await stateOf(id)).toBe("none");
+      expect(await families()).toBe(0);
+    });
+
+    it("is in the history of the queue", async () => {
+      const queue = make({ history: keepHistory() });
+      const { id, ids } = await addFlow(queue, parent("top", [job("a")]));
+      working(queue);
+      await isEmpty();
+      for (const own of [id, ...ids.values()])
+        await eventually(async () => expect(await stateOf(own)).toBe("completed"));
+    });
+
+    const shared = job("shared");
+    it.each<[string, Flow, RegExp]>([
+      ["a key", job("a", { unique: { key: "k" } }), /no `unique`/],
+      ["an op", parent("top", [job("a", { op: "o" })]), /no `op`/],
+      ["a signal", parent("top", [job("a", { signal: new AbortController().signal })]), /no `signal`/],
+      ["lifo of a parent", parent("top", [job("a")], { lifo: true }), /no `lifo`/],
+      ["a policy that is none", parent("top", [{ job: shared, onFailure: "skip" as never }]), /`onFailure`/],
+      ["an id that two jobs have", parent("top", [job("a", { id: "i" }), job("b", { id: "i" })]), /different ids/],
+      ["no children", parent("top", "none" as never), /`children` to be an array/],
+      [
+        "1,001 parents of a job",
+        parent(
+          "top",
+          Array.from({ length: 1_001 }, (_, at) => parent(at, [shared])),
+        ),
+        /at most 1000 parents/,
+      ],
+    ])("is refused with %s", async (_, flow, message) => {
+      expect(await rejection(addFlow(make(), flow))).toMatchObject({ message: expect.stringMatching(message) });
+      expect(await fixture.counts()).toMatchObject(gone);
     });
 
     it("runs with more jobs than one step adds", async () => {

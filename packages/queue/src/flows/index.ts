@@ -79,7 +79,8 @@ const sourceOf = (name: string, { commands, settings, producers }: QueueParts): 
 
 /**
  * Adds a job with its children, and their children: all jobs or none. A job starts once all its children have ended. All jobs of a flow are
- * in one queue. A flow has at most 100,000 jobs, 64 MiB of data and 1,000 levels, and each of its jobs at most 10,000 children.
+ * in one queue. A flow has at most 100,000 jobs, 64 MiB of data and 1,000 levels, and each of its jobs at most 10,000 children and 1,000
+ * parents.
  *
  * A flow of up to 1,000 jobs and 4 MiB is added in one step. A larger flow is sent in slices, each within `deadlineMs`. The server stores the
  * slices separately for up to 10 minutes. When all have arrived, the jobs start, slice by slice. If the process dies before that, nothing is

@@ -44,6 +44,8 @@ const oneStep = { jobs: maxAdded, bytes: 4 * 1_024 * 1_024 };
 const inSlices = { jobs: 100_000, bytes: 64 * 1_024 * 1_024 };
 /** The maximum number of children of one job, which also bounds the time of the step that ends it. */
 const maxChildren = 10_000;
+/** The maximum number of parents of one job. It bounds the same, since each parent gets the job's outcome in that step. */
+const maxParents = 1_000;
 /** The maximum number of jobs on a path from the root. */
 const maxLevels = 1_000;
 
@@ -53,8 +55,9 @@ interface PlannedJob {
   readonly payload: Payload;
   readonly resolved: ResolvedAdd;
   readonly children: number;
-  /** The value of the option `flow` in its header. */
+  /** The value of the option `flow` in its header, and for how many parents. */
   parents: string;
+  above: number;
   /** Its children, in order. */
   readonly below: PlannedJob[];
 }
@@ -204,7 +207,10 @@ export class FlowPlan {
     return Array.from(children, (child, index) => {
       const { job, letter } = edgeOf(child);
       const planned = this.#visit(job, path);
-      planned.parents += `,${letter}${String(index)}:${encodeURIComponent(id)}`;
+      const parent = `,${letter}${String(index)}:${encodeURIComponent(id)}`;
+      planned.parents += parent;
+      if (++planned.above > maxParents) throw new RangeError(`Expected at most ${String(maxParents)} parents of a job`);
+      this.#addBytes(parent.length);
       return planned;
     });
   }
@@ -219,14 +225,19 @@ export class FlowPlan {
     const count = children?.length ?? 0;
     if (options.lifo && count > 0) throw new TypeError("Expected no `lifo` for a job with children");
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
-    this.#bytes += payload.length;
-    if (this.#bytes > this.#most.bytes)
-      throw new RangeError(`Expected the data of a flow to have at most ${String(this.#most.bytes)} bytes`);
+    this.#addBytes(payload.length);
     const id = resolved.id ?? this.#ids.take(1)[0]!;
     if (this.#taken.has(id))
       throw new TypeError(`Expected the jobs of a flow to have different ids, got ${JSON.stringify(id)} twice`);
     this.#taken.add(id);
-    return { children, job: { name, id, payload, resolved, children: count, parents: "", below: [] } };
+    return { children, job: { name, id, payload, resolved, children: count, parents: "", above: 0, below: [] } };
+  }
+
+  /** Counts bytes of data, or of the ids of parents. */
+  #addBytes(bytes: number): void {
+    this.#bytes += bytes;
+    if (this.#bytes > this.#most.bytes)
+      throw new RangeError(`Expected the data of a flow to have at most ${String(this.#most.bytes)} bytes`);
   }
 }
 
