@@ -354,6 +354,15 @@ describe("The checker of queues finds", () => {
         );
       },
     ],
+    [
+      "a parent that began long after its children had ended",
+      "settled",
+      ({ workers: { w2 } }) => {
+        w2.records = w2.records.map((one) =>
+          "at" in one && "key" in one && one.key === "root" ? { ...one, at: one.at + 6_000 * patience } : one,
+        );
+      },
+    ],
     ["a crash without a cause", "charged", (draft) => void (draft.outages = [])],
     [
       "a crash after a fault that costs no lease",

@@ -56,6 +56,7 @@ import { checkUnique } from "./unique.js";
  * - `expired` no job begins that nobody took in time, and none expires early
  * - `edited` a confirmed edit holds for every later take; a refused one changes nothing
  * - `flows` no job of a flow begins before each of its children has ended
+ * - `settled` it begins within a lease and a second after that
  * - `groupConcurrency` no two jobs of a group are active
  * - `groupTurns` a group does not stand still while jobs that were added later begin, though one of its jobs waits
  * - `scheduled` each run of a schedule has its job, once and not before its instant
@@ -88,6 +89,7 @@ export const invariants = [
   "expired",
   "edited",
   "flows",
+  "settled",
   "groupConcurrency",
   "groupTurns",
   "scheduled",
@@ -115,7 +117,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
     checkUnique(run, stories, judge);
     checkBlocks(run, stories, judge);
     checkSchedules(run, stories, judge);
-    checkFlows(stories, judge);
+    checkFlows(run, stories, judge);
     checkGroups(run, stories, judge);
     checkOutages(run, stories, judge);
     checkListed(run, judge);

@@ -214,6 +214,17 @@ export const controls: readonly Control<Invariant>[] = [
     },
   },
   {
+    name: "parents-are-forgotten-for-a-while",
+    invariants: ["settled"],
+    kind: anyTime,
+    // A parent that its last child lets go is due four seconds later.
+    lua: {
+      "step(delayed)": inAll(
+        "if command == 'ZADD' and key == delayed then local _, _, due, entry = ... local before = tonumber(call('ZSCORE', key, entry) or nil) if before and before >= 2e15 then return call(command, key, string.format('%.0f', due + 4000), entry) end end",
+      ),
+    },
+  },
+  {
     name: "places-are-not-counted",
     invariants: ["groupConcurrency"],
     kind: anyTime,

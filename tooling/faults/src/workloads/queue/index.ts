@@ -2,6 +2,7 @@ import { defineWorkload } from "../../define.js";
 import type { Workload } from "../../workload.js";
 import { invariants, repeatsOf, verdictOn, workOf } from "./checker.js";
 import { controls } from "./controls.js";
+import { parentsIn } from "./flows.js";
 import { QueueLab } from "./lab.js";
 import { longStop } from "./outages.js";
 
@@ -25,6 +26,6 @@ export const workload: Workload = defineWorkload({
   facts: (run) => ({
     operations: workOf(run).done.length,
     duplicates: repeatsOf(run),
-    remarks: { "copies of requests": run.echoes },
+    remarks: { "copies of requests": run.echoes, ...parentsIn(run) },
   }),
 });
