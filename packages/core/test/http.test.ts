@@ -119,12 +119,25 @@ describe("a client over HTTP", () => {
     ["perhaps executed, a proxy replied with 502", status(502), 0],
     ["perhaps executed, a page came with 200", status(200, { html: "sign in" }), 0],
     ["perhaps executed, the result is no reply", status(200, { result: {} }), 0],
+    ["perhaps executed, the result is of no type that Redis has", status(200, { result: true }), 0],
   ])("reports an unknown outcome: %s", async (_, fault, length) => {
     bridge.faults.push(fault);
     const failure = await rejection(append.run(client, { key: key() }, { value: "x" }, { op: "mine" }));
     expect(failure).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: "mine" });
     expect(await redis.client.strlen(key())).toBe(length);
     expect(names()).toEqual(["evalsha"]);
+  });
+
+  it("types the error for a reply that the script cannot have made", async () => {
+    const spec = { source: "return {1}", keys: [], args: [], reply: (raw: unknown) => (raw as number[]).map(Number) };
+    const change = defineScript({ ...spec, name: "test.change" });
+    const look = defineScript({ ...spec, name: "test.look", readonly: true });
+    bridge.faults.push(status(200, { result: "x" }), status(200, { result: null }));
+    expect(await rejection(change.run(client, {}, {}, { op: "mine" }))).toMatchObject({
+      code: "KIT_UNKNOWN_OUTCOME",
+      op: "mine",
+    });
+    expect(await rejection(look.run(client, {}, {}))).toMatchObject({ code: "KIT_UNEXPECTED", retryable: true });
   });
 
   it("reads no more of a reply than its limit, and repeats no more of an error than a line", async () => {

@@ -45,14 +45,15 @@ export const replyError = (text: string): Error =>
   named("ReplyError", text.slice(0, maxErrorLength).replace(/\p{C}/gu, "·"));
 
 /**
- * A reply as it would arrive over a socket. In base64 every text is encoded except `OK`, which is not valid base64.
+ * A reply as it would arrive over a socket. In base64 every text is encoded except `OK`, which is not valid base64. Redis has no
+ * booleans in this protocol: many scripts would read `true` as 1.
  *
  * @throws {Error} it is not of this protocol.
  */
 export const readReply = (result: unknown, isBase64: boolean): unknown => {
   if (Array.isArray(result)) return result.map((one) => readReply(one, isBase64));
   if (typeof result === "string" && isBase64) return Buffer.from(result, result === "OK" ? "utf8" : "base64");
-  if (typeof result !== "object" || result === null) return result;
+  if (result === null || typeof result === "string" || typeof result === "number") return result;
   const { error } = result as RestReply;
   if (typeof error !== "string") throw lost("the reply is not from a Redis REST API");
   return replyError(error);

@@ -20,8 +20,8 @@
  *   EXEC that failed midway may have made some of its writes
  * - `KIT_UNSUPPORTED`: the client cannot do this. For example, a client over HTTP has no connections and sends only text. Or
  *   `connect()` cannot find ioredis. Nothing was sent
- * - `KIT_UNEXPECTED`: an error from neither kit nor the server: a bug in kit or in the program. `cause` is the original error.
- *   Retryable
+ * - `KIT_UNEXPECTED`: an error from neither kit nor the server: a bug in kit or in the program, or a proxy that changed a reply.
+ *   `cause` is the original error. Retryable
  */
 export type CoreErrorCode =
   | "KIT_UNAVAILABLE"

@@ -1,7 +1,16 @@
 import { createHash } from "node:crypto";
 import type { RedisArgument, RedisLike } from "../connection/client.js";
 import { Deadline } from "../base/deadline.js";
-import { isReplyError, KitKeyTypeError, replyOf, safeCause, serverError } from "../base/errors.js";
+import {
+  asKitError,
+  isReplyError,
+  KitError,
+  KitKeyTypeError,
+  KitUnknownOutcomeError,
+  replyOf,
+  safeCause,
+  serverError,
+} from "../base/errors.js";
 import { subjectOf } from "../base/keyspace.js";
 import { type Call, CommandExecutor, reading } from "../execution/executor.js";
 import { ClientContext, withContext } from "../context/context.js";
@@ -120,7 +129,7 @@ export interface Script<Keys extends readonly string[], Args extends readonly st
    * On a Cluster all keys must be in the same slot. Always settles by the deadline.
    *
    * @throws {KitUnavailableError} no server answered in time; nothing was changed.
-   * @throws {KitUnknownOutcomeError} the script was sent and changes data, but its reply was lost.
+   * @throws {KitUnknownOutcomeError} the script was sent and changes data, but its reply was lost or cannot be read.
    * @throws {KitKeyTypeError} a key holds another type; nothing was changed.
    * @throws {KitError} any other error of the server, with its code.
    * @throws {TypeError} `deadlineMs` is not a number, or a key is missing.
@@ -225,6 +234,14 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
   const source = joined(sources);
   const sha = createHash("sha1").update(source).digest("hex");
 
+  const read = (raw: unknown, call: ScriptCall): Reply => {
+    try {
+      return spec.reply(raw);
+    } catch (error) {
+      throw KitError.is(error) || isReplyError(error) ? error : unreadable(call, error);
+    }
+  };
+
   // Async from its first line, so that a wrong operand rejects and does not throw.
   const run: Script<Keys, Args, Reply>["run"] = async (redis, keys, args, options = {}) => {
     const executor = redis instanceof ClientContext ? redis.executor : redis;
@@ -243,10 +260,10 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
     if (!(call.deadline.at > -Infinity)) throw new TypeError("Expected `deadlineMs` to be a number");
     try {
       try {
-        return spec.reply(await executor.run("evalsha", operands, call));
+        return read(await executor.run("evalsha", operands, call), call);
       } catch (error) {
         if (!isReplyError(error) || !replyOf(error.message).startsWith("NOSCRIPT")) throw error;
-        return spec.reply(await executor.run("eval", operands.with(0, source), call));
+        return read(await executor.run("eval", operands.with(0, source), call), call);
       }
     } catch (error) {
       if (!isReplyError(error)) throw error;
@@ -256,6 +273,18 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
   };
 
   return { name, source, sources, keys: keyNames, args: argNames, run };
+};
+
+/** The error for a reply that the script cannot have made: a proxy or an endpoint over HTTP changed it. */
+const unreadable = (call: ScriptCall, error: unknown): KitError => {
+  const { what, mutates, op, isRepeatable, idempotent } = call;
+  if (!mutates) return asKitError(error, what);
+  return new KitUnknownOutcomeError(
+    `${what} was sent, but its reply cannot be read: the change may or may not have been made`,
+    op,
+    safeCause(error, true),
+    isRepeatable ?? (idempotent || op !== undefined),
+  );
 };
 
 /** The types of the keys in a script's header: `-- KEYS[1]  lease  string  …`; `KEYS[n]` covers all the rest. */
