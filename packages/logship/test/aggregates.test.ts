@@ -160,4 +160,26 @@ describe("results in a sink", () => {
       ]),
     );
   });
+
+  it.each(["nan", "0", "-1", "1e300", "9007199254740993"])(
+    "are not given out when their number is %s",
+    async (number) => {
+      await fixture.shipper().send("a", new Blob(["x\ny\nx\n"]).stream());
+      const receiver = fixture.receiver();
+      await receiver.run((lines, results) => lines.forEach((line) => results.increment("sum", line)), {
+        until: "empty",
+      });
+      const sink = new Totals();
+      sink.failure = new Error("its reply was lost");
+      expect(await rejection(receiver.forward("sum", sink))).toBe(sink.failure);
+      sink.failure = undefined;
+      const field = `sent ${receiver.resultKey("sum")}`;
+      const sent = await fixture.db.hget(fixture.keys.channel, field);
+      await fixture.db.hset(fixture.keys.channel, field, number);
+      expect(await rejection(receiver.forward("sum", sink))).toMatchObject({ code: "KIT_LAYOUT" });
+      await fixture.db.hset(fixture.keys.channel, field, sent!);
+      expect(await receiver.forward("sum", sink)).toBe(2);
+      expect(sink.totals.get("x")).toBe(2);
+    },
+  );
 });

@@ -6,6 +6,7 @@
 -- ARGV[1]  ack      string   number of those that have been added elsewhere; 0: none
 --
 -- Reply     {} when there are none; else {number, field, sum, …}
+--           error KIT_LAYOUT  the last number is damaged; nothing was changed
 local owner = KEYS[1]
 local source = KEYS[2]
 local sending = KEYS[3]
@@ -15,6 +16,10 @@ local ack = ARGV[1]
 
 local last = redis.call('HGET', owner, 'sent ' .. source)
 failOnOtherType(source)
+-- A number that clients cannot repeat exactly would never be acknowledged: the sink would get the same sums for ever.
+if last and not (string.find(last, '^[1-9]%d*$') and tonumber(last) < 9007199254740991) then
+  return redis.error_reply('KIT_LAYOUT the number of the last sums is damaged')
+end
 local given, some = redis.call('HGETALL', sending), {}
 if #given == 0 or last == ack then
   some = redis.call('HRANDFIELD', source, 500, 'WITHVALUES')
