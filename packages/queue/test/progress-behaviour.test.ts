@@ -256,6 +256,44 @@ inModes({}, (mode) => {
       await eventually(async () => expect(await fixture.db.pttl(keyOf(large))).toBeLessThanOrEqual(60_000));
     });
 
+    it.each(["1e300", "1e9", "nan", "0", "text"])("refuses a stored number of lines that is %s", async (next) => {
+      const [queue, held] = [make(), latch()];
+      redis.defer(held.open);
+      let failure: unknown;
+      const worker = work(queue, async (job) => {
+        await writeLog(job, "one");
+        await held.promise;
+        failure = await rejection(writeLog(job, "two"));
+      });
+      const completed = new Promise((resolve) => worker.once("completed", resolve));
+      const id = await queue.add("job", 1);
+      await eventually(async () => expect(await log(id)).toEqual(["one"]));
+      await fixture.db.hset(keyOf(id), "next", next);
+      expect(await rejection(log(id))).toMatchObject({ code: "KIT_LAYOUT" });
+      held.open();
+      await completed;
+      expect(failure).toMatchObject({ code: "KIT_LAYOUT" });
+    });
+
+    it("shows damaged notes as they are, and gives a handler no damaged checkpoint", async () => {
+      const [queue, held] = [make(), latch()];
+      redis.defer(held.open);
+      let failure: unknown;
+      const worker = work(queue, async (job) => {
+        await Promise.all([reportProgress(job, 5), saveCheckpoint(job, 5)]);
+        await held.promise;
+        failure = await rejection(readCheckpoint(job));
+      });
+      const completed = new Promise((resolve) => worker.once("completed", resolve));
+      const id = await queue.add("job", 1);
+      await eventually(async () => expect(await report(id)).toMatchObject({ progress: 5, checkpoint: 5 }));
+      await fixture.db.hset(keyOf(id), { progress: "{1", checkpoint: "{2" });
+      expect(await report(id)).toMatchObject({ progress: "{1", checkpoint: "{2" });
+      held.open();
+      await completed;
+      expect(failure).toMatchObject({ code: "KIT_LAYOUT" });
+    });
+
     it("writes a call that arrives twice, or late, once", async () => {
       const queue = make();
       const { leases, revoked } = fixture.keysOf();

@@ -124,7 +124,7 @@ export const inspectJob = async (
       },
       ...progressOf(noted),
       ...(withData && { data: shown(dataOf(blob)) }),
-      ...(withData && checkpoint !== "" && { checkpoint: JSON.parse(checkpoint) as unknown }),
+      ...(withData && checkpoint !== "" && { checkpoint: noteOf(checkpoint) }),
     };
   });
 };
@@ -166,12 +166,21 @@ export const factsOfEnded = (id: string, at: number, { header, failures }: Parse
 /** The stored text of when a job was added. Empty if there is none. */
 const stampOf = (blob: Buffer): string => blob.toString("latin1").split(" ", 1)[0] ?? "";
 
+/** A note. A damaged one is shown as it is stored. */
+const noteOf = (text: string): unknown => {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return text;
+  }
+};
+
 const progressOf = ({
   progress,
   progressAt,
   kept,
 }: StoredNotes): Pick<JobReport, "progress" | "progressAt" | "logLines"> => ({
-  progress: progress === "" ? null : (JSON.parse(progress) as unknown),
+  progress: progress === "" ? null : noteOf(progress),
   progressAt: dated(progressAt || null),
   logLines: kept,
 });

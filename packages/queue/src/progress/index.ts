@@ -1,3 +1,4 @@
+import { KitError } from "@kit/core";
 import { integer, resolve, type RulesOf } from "@kit/core/toolkit";
 import type { Job } from "../index.js";
 import { takenJob } from "../work/taken-job.js";
@@ -100,11 +101,17 @@ export const saveCheckpoint = (job: Job, state: unknown): Promise<void> =>
  *
  * @throws {TypeError} `job` did not come from a worker.
  * @throws {KitUnavailableError} no server answered in time.
+ * @throws {KitError} `KIT_LAYOUT`: the stored state is damaged.
  *
  * @example
  * const { nextPage } = (await readCheckpoint<{ nextPage: number }>(job)) ?? { nextPage: 0 };
  */
 export const readCheckpoint = async <State = unknown>(job: Job): Promise<State | undefined> => {
   const text = await checkpointOf(takenJob(job));
-  return text === "" ? undefined : (JSON.parse(text) as State);
+  try {
+    return text === "" ? undefined : (JSON.parse(text) as State);
+  } catch {
+    // No cause: it would quote the stored text.
+    throw new KitError("KIT_LAYOUT", `The checkpoint of the job ${JSON.stringify(job.id)} is damaged`);
+  }
 };

@@ -15,6 +15,7 @@
 -- ARGV[n]  lines       string   lines of the log
 --
 -- Reply     1 they are written, by this call or an earlier arrival; 0 the lease is no longer held; -1 the job was cancelled
+--           error KIT_LAYOUT  the stored numbers are damaged; nothing was changed
 local leases = KEYS[1]
 local revoked = KEYS[2]
 local notes = KEYS[3]
@@ -40,6 +41,10 @@ if old[1] == of and writtenBy == takeIdOf(member) and tonumber(last) >= number t
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 local first, after, bytes = tonumber(old[3] or 1), tonumber(old[4] or 1), tonumber(old[5] or 0)
+-- The loops below would keep the server busy for ever.
+if not (first and after and bytes and first >= 1 and first <= after and after - first <= 100000 and after < 2 ^ 53) then
+  return redis.error_reply('KIT_LAYOUT the notes are damaged')
+end
 local fields, gone = {}, {}
 local function set(name, value)
   fields[#fields + 1] = name

@@ -7,6 +7,7 @@
 --
 -- Reply     {progress, progressAt, checkpoint, first, next, from, line, …}: JSON or empty; epoch ms or empty; JSON or empty; the number
 --           of the first line that is kept, and of the next one to come; the number of the first line that follows. Empty: no notes
+--           error KIT_LAYOUT  the stored numbers are damaged
 local notes = KEYS[1]
 local of = ARGV[1]
 local after = tonumber(ARGV[2])
@@ -14,7 +15,12 @@ local count = tonumber(ARGV[3])
 
 local found = redis.call('HMGET', notes, 'of', 'progress', 'progressAt', 'checkpoint', 'first', 'next')
 if not found[1] or (of ~= '' and found[1] ~= of) then return {} end
-local first, last = tonumber(found[5]), tonumber(found[6]) - 1
+local first, upcoming = tonumber(found[5]), tonumber(found[6])
+-- The loop below would keep the server busy for ever.
+if not (first and upcoming and first >= 1 and first <= upcoming and upcoming - first <= 100000 and upcoming < 2 ^ 53) then
+  return redis.error_reply('KIT_LAYOUT the notes are damaged')
+end
+local last = upcoming - 1
 local from = math.max(first, after + 1)
 if count < 0 then from = math.max(from, last + 1 + count)
 else last = math.min(last, from + count - 1) end
