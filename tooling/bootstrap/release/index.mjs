@@ -37,10 +37,10 @@ export async function release(env) {
   const outcomes = await publish(env, {
     repository,
     folder: keptFolder,
-    tell: ({ name, version, state, kiB, newTag, problem }) => {
+    tell: ({ name, version, state, kiB, newTag, problem, advice }) => {
       const size = kiB === undefined ? "" : ` (${kiB} KiB)`;
       process.stdout.write(
-        `${state.padEnd(11)}  ${name}@${version}${size}\n${problem === undefined ? "" : `${problem}\n`}`,
+        `${[`${state.padEnd(11)}  ${name}@${version}${size}`, problem, advice].filter(Boolean).join("\n")}\n`,
       );
       // By this line the action of changesets knows what to push, and for what to write a release on GitHub.
       if (newTag !== undefined) process.stdout.write(`New tag:  ${newTag}\n`);

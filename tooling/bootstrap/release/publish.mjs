@@ -8,7 +8,7 @@ import { cacheDir, root, SetupError } from "../repo.mjs";
 import { capture } from "../run.mjs";
 
 /** @typedef {import("../pack.mjs").Workspace} Workspace */
-/** @typedef {{ name: string, version: string, state: "published" | "was there" | "failed" | "not reached", kiB?: number | undefined, newTag?: string, problem?: string }} Outcome */
+/** @typedef {{ name: string, version: string, state: "published" | "was there" | "failed" | "not reached", kiB?: number | undefined, newTag?: string, problem?: string, advice?: string }} Outcome */
 
 /** The tarballs of releases stay here, and the next rehearsal installs them next to the newest packages. */
 export const keptFolder = join(cacheDir, "published");
@@ -71,7 +71,7 @@ const notReached = /** @type {const} */ ({ state: "not reached" });
 async function publishOne(one, registry, env, { from = root, repository, folder }) {
   const { name, version = unpublished } = one.manifest;
   const tag = `${name}@${version}`;
-  const known = await publishedVersions(registry, name);
+  const { versions: known, tags } = await published(registry, name);
   if (known.has(version) && (await hasTag(tag, from, env))) return { state: "was there" };
 
   const tarball = await packPackage(one, folder, env, { repository, from });
@@ -82,7 +82,7 @@ async function publishOne(one, registry, env, { from = root, repository, folder 
     const flags = ["--access=public", `--tag=${distTagFor(version, [...known.keys()])}`];
     const { code, output } = await npm(["publish", tarball, ...flags], env);
     // After a failure the registry alone decides: the version may have arrived although its reply was lost.
-    there = code === 0 ? integrityOf(content) : (await publishedVersions(registry, name)).get(version);
+    there = code === 0 ? integrityOf(content) : (await published(registry, name)).versions.get(version);
     if (there === undefined) return { state: "failed", kiB, problem: output.trim() };
   }
   // A tag names the commit that was published, so this commit gets it only if it makes the same package.
@@ -92,9 +92,10 @@ async function publishOne(one, registry, env, { from = root, repository, folder 
       kiB,
       problem: `The registry has another ${tag} than this commit makes. Check out the commit that was published, and repeat it there.`,
     };
+  const advice = await moveTags(tag, overtaken(version, tags), env);
   const problem = await addTag(tag, from, env);
   if (problem !== undefined) return { state: "failed", kiB, problem };
-  return { state: known.has(version) ? "was there" : "published", kiB, newTag: tag };
+  return { state: known.has(version) ? "was there" : "published", kiB, newTag: tag, ...advice };
 }
 
 /** @param {Buffer} content */
@@ -113,6 +114,35 @@ function distTagFor(version, others) {
   return isNewer ? `latest-${Number.parseInt(version, 10)}` : "latest";
 }
 
+/**
+ * The tags that still name a prerelease of this version, or of an older one. npm moves a tag only when something is published
+ * under it.
+ * @param {string} version
+ * @param {Readonly<Record<string, string>>} tags
+ */
+function overtaken(version, tags) {
+  if (version.includes("-")) return [];
+  const isOlder = (/** @type {string} */ other) => compareVersions(other.replace(/-.*/, ""), version) <= 0;
+  return Object.entries(tags).flatMap(([tag, named]) =>
+    tag !== "latest" && named.includes("-") && isOlder(named) ? [tag] : [],
+  );
+}
+
+/**
+ * Lets tags name this version. The registry refuses that to a trusted publisher, which may only publish: then the maintainer has
+ * to move them.
+ * @param {string} version Like `@kit/lock@1.1.0`.
+ * @param {readonly string[]} tags
+ * @param {NodeJS.ProcessEnv} env
+ */
+async function moveTags(version, tags, env) {
+  const refused = [];
+  for (const tag of tags) if ((await npm(["dist-tag", "add", version, tag], env)).code !== 0) refused.push(tag);
+  if (refused.length === 0) return {};
+  const commands = refused.map((tag) => `npm dist-tag add ${version} ${tag}`).join("\n");
+  return { advice: `A tag still offers a prerelease. Sign in to npm, and run:\n${commands}` };
+}
+
 /** @param {string} a @param {string} b */
 const compareVersions = (a, b) => a.localeCompare(b, "en", { numeric: true });
 
@@ -127,20 +157,21 @@ export async function npm(args, env, cwd = root) {
 }
 
 /**
- * The versions of a package that the registry has, each with the integrity of its tarball.
+ * What the registry has of a package: the integrity of each version's tarball, and the version of each tag.
  * @param {string} registry
  * @param {string} name
- * @returns {Promise<Map<string, string>>}
+ * @returns {Promise<{ versions: Map<string, string>, tags: Record<string, string> }>}
  */
-async function publishedVersions(registry, name) {
+async function published(registry, name) {
   const address = `${registry.replace(/\/$/, "")}/${name.replace("/", "%2f")}`;
   const response = await fetch(address, { headers: { accept: "application/vnd.npm.install-v1+json" } });
-  if (response.status === 404) return new Map();
+  if (response.status === 404) return { versions: new Map(), tags: {} };
   if (!response.ok) throw new SetupError(`${address} does not say which versions it has: status ${response.status}`);
-  const { versions = {} } = /** @type {{ versions?: Record<string, { dist: { integrity: string } }> }} */ (
-    await response.json()
-  );
-  return new Map(Object.entries(versions).map(([version, { dist }]) => [version, dist.integrity]));
+  const { versions = {}, "dist-tags": tags = {} } =
+    /** @type {{ versions?: Record<string, { dist: { integrity: string } }>, "dist-tags"?: Record<string, string> }} */ (
+      await response.json()
+    );
+  return { versions: new Map(Object.entries(versions).map(([version, { dist }]) => [version, dist.integrity])), tags };
 }
 
 /**

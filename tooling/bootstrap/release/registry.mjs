@@ -11,7 +11,7 @@ import { makeTarball } from "../tarball.mjs";
 /**
  * A registry on loopback for rehearsals, in memory. It takes what is published to it. Everything else it serves from the
  * packages that are installed in this repository, so that it needs no network and asks nobody about names of ours.
- * @param {(name: string) => boolean} [isRefused] Whether the publication of a package fails.
+ * @param {(name: string) => boolean} [isRefused] Whether the publication of a package fails, or the move of a tag: `@kit/lock next`.
  * @returns {Promise<{ env: NodeJS.ProcessEnv, close: () => Promise<void> }>} `env`: for npm.
  */
 export async function startRegistry(isRefused = () => false) {
@@ -26,9 +26,18 @@ export async function startRegistry(isRefused = () => false) {
 
   /** @type {(request: import("node:http").IncomingMessage, response: import("node:http").ServerResponse) => Promise<void>} */
   const answer = async (request, response) => {
-    const [, name = "", file] = /^\/((?:@[^/]+\/)?[^/]+)(?:\/-\/(.+))?$/.exec(pathOf(request.url)) ?? [];
+    const path = pathOf(request.url);
+    const [, name = "", file] = /^\/((?:@[^/]+\/)?[^/]+)(?:\/-\/(.+))?$/.exec(path) ?? [];
     const send = (/** @type {number} */ status, /** @type {unknown} */ body) =>
       response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+    const [, tagged = "", tag] = /^\/-\/package\/(.+)\/dist-tags(?:\/(.+))?$/.exec(path) ?? [];
+    const tags = packages.get(tagged)?.tags;
+    if (tags !== undefined) {
+      if (tag !== undefined && isRefused(`${tagged} ${tag}`))
+        return void send(403, { error: "refused, as was asked for" });
+      if (tag !== undefined) tags[tag] = JSON.parse(await textOf(request));
+      return void send(200, tags);
+    }
     if (request.method === "PUT") {
       if (isRefused(name)) return void send(402, { error: "refused, as was asked for" });
       const problem = take(packages, name, JSON.parse(await textOf(request)));

@@ -126,8 +126,11 @@ function printReleases(releases) {
       .map(([name, value]) => `${name.replace("@kit/", "")} ${[value].flat().join(" and ")}`)
       .join(", ");
   printTable([
-    ["release", "published and tagged", "core on npm", "npm update in a project of version 1"],
-    ...releases.map(({ what, versions, offered, update }) => [what, words(versions), words(offered), words(update)]),
+    ["release", "published and tagged", "core on npm", "lock on npm", "npm update in a project of version 1"],
+    ...releases.map(({ what, versions, offered: { core = {}, lock = {} }, update }) => [
+      what,
+      ...[versions, core, lock, update].map(words),
+    ]),
   ]);
 }
 

@@ -13,7 +13,7 @@ import { version } from "./version.mjs";
  * @property {string} what
  * @property {Record<string, string>} versions Of the packages that this release published.
  * @property {string[]} tags The git tags that it made.
- * @property {Record<string, string>} offered The dist-tags of `@kit/core`.
+ * @property {Record<string, Record<string, string>>} offered The dist-tags of `@kit/core` and `@kit/lock`.
  * @property {Record<string, string[]>} update The copies of each package that an ordinary `npm update` leaves a user of 1.0.0.
  */
 
@@ -51,19 +51,22 @@ export async function rehearseSecondYear({ tree, env, userEnv, folder, names, re
     return publishAll(what);
   };
 
+  /** @param {string} name */
+  const tagsOf = async (name) => JSON.parse((await npm(["view", name, "dist-tags", "--json"], userEnv)).stdout);
+
   /** @param {string} what @returns {Promise<Release>} */
   const publishAll = async (what) => {
     const packages = publicPackages(tree).filter(({ manifest }) => names.includes(manifest.name));
     const outcomes = await publish(userEnv, { from: tree, packages, repository, folder: join(folder, "tarballs") });
     const isNew = (/** @type {import("./publish.mjs").Outcome} */ { state }) => state === "published";
-    const offered = await npm(["view", "@kit/core", "dist-tags", "--json"], userEnv);
+    const [core, lock] = await Promise.all(["@kit/core", "@kit/lock"].map(tagsOf));
     const updated = await npm(["update"], userEnv, project);
     if (updated.code !== 0) throw new Error(updated.output);
     return {
       what,
       versions: Object.fromEntries(outcomes.filter(isNew).map((one) => [one.name, one.version])),
       tags: outcomes.flatMap(({ newTag }) => newTag ?? []),
-      offered: JSON.parse(offered.stdout),
+      offered: { core, lock },
       update: copiesIn(project),
     };
   };

@@ -187,37 +187,38 @@ describe("a second year of releases", () => {
       {
         what: "a patch of lock and a minor of core",
         published: { "@kit/core": "1.2.0", "@kit/lock": "1.0.2" },
-        offered: { latest: "1.2.0" },
+        offered: { core: { latest: "1.2.0" }, lock: { latest: "1.0.2" } },
         tags: ["@kit/core@1.2.0", "@kit/lock@1.0.2"],
       },
       {
         what: "a major of core, refused in the middle",
         published: { "@kit/core": "2.0.0" },
-        offered: { latest: "2.0.0" },
+        offered: { core: { latest: "2.0.0" }, lock: { latest: "1.0.2" } },
         tags: ["@kit/core@2.0.0"],
       },
       {
         what: "the same, repeated",
         published: { "@kit/lock": "2.0.0", "@kit/queue": "2.0.0", "@kit/cli": "2.0.0" },
-        offered: { latest: "2.0.0" },
+        offered: { core: { latest: "2.0.0" }, lock: { latest: "2.0.0" } },
         tags: ["@kit/lock@2.0.0", "@kit/queue@2.0.0", "@kit/cli@2.0.0"],
       },
       {
         what: "a patch of core 1",
         published: { "@kit/core": "1.2.1" },
-        offered: { latest: "2.0.0", "latest-1": "1.2.1" },
+        offered: { core: { latest: "2.0.0", "latest-1": "1.2.1" }, lock: { latest: "2.0.0" } },
         tags: ["@kit/core@1.2.1"],
       },
       {
         what: "a prerelease of a minor of lock",
         published: { "@kit/lock": "2.1.0-next.0" },
-        offered: { latest: "2.0.0", "latest-1": "1.2.1" },
+        offered: { core: { latest: "2.0.0", "latest-1": "1.2.1" }, lock: { latest: "2.0.0", next: "2.1.0-next.0" } },
         tags: ["@kit/lock@2.1.0-next.0"],
       },
       {
         what: "its end",
         published: { "@kit/lock": "2.1.0" },
-        offered: { latest: "2.0.0", "latest-1": "1.2.1" },
+        // `next` does not go on offering the prerelease.
+        offered: { core: { latest: "2.0.0", "latest-1": "1.2.1" }, lock: { latest: "2.1.0", next: "2.1.0" } },
         tags: ["@kit/lock@2.1.0"],
       },
     ]);
@@ -251,6 +252,20 @@ describe("a second year of releases", () => {
     } finally {
       await server.stop();
     }
+  });
+
+  it("says how to move a tag that the registry lets it not move, also when it is repeated", async () => {
+    const version = `@kit/lock@${versions()["@kit/lock"]}`;
+    await npm(["dist-tag", "add", "@kit/lock@2.1.0-next.0", "next"], userEnv);
+    execFileSync("git", ["tag", "--delete", version], { cwd: tree });
+    refused = "@kit/lock next";
+    const outcomes = await publish(userEnv, { from: tree, packages: chosen(), repository, folder });
+    refused = "";
+    expect(outcomes.find(({ name }) => name === "@kit/lock")).toMatchObject({
+      state: "was there",
+      newTag: version,
+      advice: expect.stringContaining(`npm dist-tag add ${version} next`) as string,
+    });
   });
 
   it("tags no commit that makes another package than the one that was published", async () => {
