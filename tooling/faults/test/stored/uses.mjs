@@ -1,4 +1,5 @@
 // One process that fills a package's keys, and reads them as its users do. The test changes a stored number in between.
+// What fills them is cut off in the middle, so that leases, waiters and staged data stay.
 import { Readable } from "node:stream";
 import { createContactBook, createPrefixIndex } from "@kit/autocomplete";
 import { createChat } from "@kit/chat";
@@ -8,9 +9,27 @@ import { createGeoIp, importGeoIp, rollbackGeoIp } from "@kit/geoip";
 import { createLimiter } from "@kit/limiter";
 import { descriptor as limiterDescriptor } from "@kit/limiter/descriptor";
 import { createLock } from "@kit/lock";
+import { createQuorumLock } from "@kit/lock/quorum";
+import { createReadWriteLock } from "@kit/lock/read-write";
 import { createLogJob, createReceiver, createShipper } from "@kit/logship";
 import { createQueue } from "@kit/queue";
-import { inspectJob, inspectQueue, listJobs, setLimits } from "@kit/queue/manage";
+import { createQueueEvents } from "@kit/queue/events";
+import { addFlow, inspectFlow } from "@kit/queue/flows";
+import { keepHistory } from "@kit/queue/history";
+import {
+  cancelJob,
+  inspectJob,
+  inspectQueue,
+  listGroups,
+  listJobs,
+  listWorkers,
+  pauseQueue,
+  readLog,
+  repairQueue,
+  resumeQueue,
+  setLimits,
+} from "@kit/queue/manage";
+import { reportProgress, saveCheckpoint, writeLog } from "@kit/queue/progress";
 import { createSchedules } from "@kit/queue/schedules";
 import { createSemaphore } from "@kit/semaphore";
 import { createStats } from "@kit/stats";
@@ -19,64 +38,92 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 const [, , url, name] = process.argv;
-const redis = await connect({ url, deadlineMs: 2_000 });
+let redis = await connect({ url, deadlineMs: 2_000 });
+let isFilling = false;
 const options = { deadlineMs: 1_000 };
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** A package's objects, which are closed after each use. */
+/** A package's objects, which are closed after each use. Those that fill lose their connection first, as in a crash. */
 const withAll = async (made, use) => {
   for (const one of made) one.on?.("error", () => undefined);
   try {
     return await use(...made);
   } finally {
+    if (isFilling) redis.disconnect();
     await Promise.allSettled(made.map((one) => one.close({ timeoutMs: 0 })));
   }
 };
 
+const locks = (use) => {
+  const several = createQuorumLock([redis], { ...options, restartGuardMs: 0 });
+  return withAll([createLock(redis, options), createReadWriteLock(redis, options), several], use);
+};
 const [limiterInspector] = limiterDescriptor.inspectors;
 /** One of each algorithm. */
 const limiters = (use) => {
   const limits = { each: { count: 9, perMs: 60_000 }, all: { count: 90, perMs: 60_000, shared: true } };
   const all = ["gcra", "sliding-window", "fixed-window"].map((algorithm) =>
-    createLimiter(redis, algorithm, { ...options, limits: { each: { ...limits.each, algorithm } }, rememberMs: 0 }),
+    createLimiter(redis, algorithm, {
+      ...options,
+      limits: { each: { ...limits.each, algorithm }, all: { ...limits.all, algorithm } },
+      rememberMs: 0,
+    }),
   );
   return withAll(all, () => use(limits, ...all));
 };
 const chats = (use) => withAll([createChat(redis, options)], use);
-const handlers = { mail: () => undefined };
+const handlers = { "*": () => undefined };
 const mails = { queue: "mails" };
+const queueOptions = { ...options, maxAttempts: 1, history: keepHistory({ maxCount: 10 }) };
 const queues = (use) =>
-  withAll([createQueue(redis, "mails", { ...options, maxAttempts: 3 }), createSchedules(redis, "mails", options)], use);
+  withAll([createQueue(redis, "mails", queueOptions), createSchedules(redis, "mails", options)], use);
+const happens = (emitter, event) => new Promise((resolve) => void emitter.once(event, resolve));
+const forever = () => new Promise(() => undefined);
+const endless = async function* (one, count) {
+  for (let at = 0; at < count; at++) yield one(at);
+  await forever();
+};
 const folder = name === "logship" ? mkdtempSync(join(tmpdir(), "stored-")) : "";
 const jobOptions = { ...options, directory: folder };
 
 const packages = {
   lock: {
     fill: () =>
-      withAll([createLock(redis, options)], async (lock) => {
+      locks(async (lock, { read, write }, several) => {
         await lock.acquire("item", { leaseMs: 600_000, renew: false });
-        void lock.acquire("item", { waitMs: 300 }).catch(() => undefined);
+        await several.acquire("item", { leaseMs: 600_000 });
+        await write.using("other", () => undefined);
+        await read.acquire("item", { leaseMs: 600_000, renew: false });
+        for (const waiting of [lock, write, read]) void waiting.acquire("item").catch(() => undefined);
         await pause(50);
       }),
     use: (step) =>
-      withAll([createLock(redis, options)], (lock) =>
+      locks((lock, shared, several) =>
         Promise.all([
           step("inspect", () => lock.inspect("item")),
           step("tryAcquire", () => lock.tryAcquire("item")),
           step("acquire", () => lock.acquire("item", { waitMs: 50 })),
           step("forceRelease", () => lock.forceRelease("item")),
+          step("read/write: inspect", () => shared.inspect("item")),
+          step("read", () => shared.read.acquire("item", { waitMs: 50 })),
+          step("write", () => shared.write.acquire("item", { waitMs: 50 })),
+          step("next write", () => shared.write.tryAcquire("other")),
+          step("quorum: inspect", () => several.inspect("item")),
+          step("quorum: acquire", () => several.acquire("item", { waitMs: 50 })),
         ]),
       ),
   },
   semaphore: {
     fill: () =>
-      withAll([createSemaphore(redis, "seats", { ...options, permits: 2, permitsPerTenant: 1 })], async (seats) => {
-        await seats.acquire({ tenant: "ann", leaseMs: 600_000, renew: false });
-        void seats.acquire({ tenant: "ann", waitMs: 300 }).catch(() => undefined);
+      withAll([createSemaphore(redis, "seats", { ...options, permits: 3, permitsPerTenant: 2 })], async (seats) => {
+        await seats.acquire({ tenant: "ann", weight: 2, leaseMs: 600_000, renew: false });
+        void seats.acquire({ tenant: "ann" }).catch(() => undefined);
+        await seats.acquire({ tenant: "bob", leaseMs: 600_000, renew: false });
+        void seats.acquire({ tenant: "eve", weight: 2 }).catch(() => undefined);
         await pause(50);
       }),
     use: (step) =>
-      withAll([createSemaphore(redis, "seats", { ...options, permits: 2, permitsPerTenant: 1 })], (seats) =>
+      withAll([createSemaphore(redis, "seats", { ...options, permits: 3, permitsPerTenant: 2 })], (seats) =>
         Promise.all([
           step("inspect", () => seats.inspect({ tenant: "ann" })),
           step("tryAcquire", () => seats.tryAcquire({ tenant: "ann" })),
@@ -142,33 +189,76 @@ const packages = {
   queue: {
     fill: () =>
       queues(async (queue, schedules) => {
-        await queue.add("mail", { to: "ann" }, { id: "first", priority: 3 });
-        await queue.add("mail", { to: "bob" }, { delayMs: 500, unique: { key: "bob" } });
-        await setLimits(redis, mails, { concurrency: 5, rate: { count: 100, perMs: 1_000 } });
-        await schedules.upsert("often", { everyMs: 200, name: "mail", data: { to: "eve" }, count: 5 });
-        await schedules.upsert("nightly", { cron: "0 3 * * *", name: "mail", data: { to: "eve" } });
-        const run = queue.work({
-          mail: () => {
-            throw new Error("no");
-          },
+        const limits = { concurrency: 5, rate: { count: 100, perMs: 1_000 }, names: { hang: { concurrency: 3 } } };
+        await setLimits(redis, mails, {
+          ...limits,
+          groupConcurrency: 2,
+          groups: { shop: { concurrency: 1, weight: 2 } },
         });
-        run.on("error", () => undefined);
-        await pause(100);
-        await run.close({ timeoutMs: 200 });
+        await pauseQueue(redis, mails, { name: "later" });
+        void createQueueEvents(redis, "mails", options)
+          [Symbol.asyncIterator]()
+          .next()
+          .catch(() => undefined);
+        await schedules.upsert("often", { everyMs: 200, name: "later", data: { to: "eve" }, count: 5 });
+        await schedules.upsert("nightly", { cron: "0 3 * * *", name: "mail", data: { to: "eve" } });
         schedules.run();
-        await pause(100);
+        const hang = async (job) => {
+          await reportProgress(job, 50);
+          await writeLog(job, "half of it");
+          await saveCheckpoint(job, { page: 7 });
+          await forever();
+        };
+        const fail = () => Promise.reject(new Error("no"));
+        const worker = queue.work({ mail: () => "sent", fail, hang }, { concurrency: 9 });
+        worker.on("error", () => undefined);
+        void queue.call("hang", { to: "eve" }).catch(() => undefined);
+        await queue.addAll([
+          { name: "mail", data: { to: "ann" } },
+          { name: "fail", data: { to: "ann" } },
+          { name: "fail", data: { to: "bob" }, maxAttempts: 3, backoff: { firstMs: 60_000 } },
+          { name: "hang", data: { to: "ann" }, id: "first" },
+          { name: "hang", data: { to: "bob" }, group: "shop" },
+          { name: "later", data: { to: "ann" } },
+        ]);
+        await Promise.all(["completed", "dead", "failed"].map((event) => happens(worker, event)));
+        await pauseQueue(redis, mails);
+        await queue.addAll([
+          { name: "mail", data: { to: "ann" } },
+          { name: "mail", data: { to: "bob" }, priority: 3 },
+          { name: "mail", data: { to: "eve" }, group: "shop" },
+          { name: "mail", data: { to: "joe" }, delayMs: 500, unique: { key: "joe" } },
+        ]);
+        const child = { name: "mail", data: { to: "bob" } };
+        await addFlow(queue, { id: "root", name: "mail", data: { to: "ann" }, children: [child] });
+        await cancelJob(redis, mails, "first");
+        await pause(50);
       }),
     use: (step) =>
       queues((queue, schedules) =>
         Promise.all([
-          step("add", () => queue.add("mail", { to: "joe" }, { unique: { key: "bob" } })),
+          step("add", () => queue.add("mail", { to: "jim" }, { unique: { key: "joe" } })),
+          step("add to a group", () => queue.add("mail", { to: "jim" }, { group: "shop" })),
           step("inspectQueue", () => inspectQueue(redis, mails)),
-          step("listJobs", () => listJobs(redis, mails, { state: "delayed" })),
+          ...["waiting", "prioritised", "delayed", "active", "dead", "suspended", "grouped", "completed"].map((state) =>
+            step(`listJobs ${state}`, () => listJobs(redis, mails, { state })),
+          ),
           step("inspectJob", () => inspectJob(redis, mails, "first")),
+          step("readLog", () => readLog(redis, mails, "first")),
+          step("inspectFlow", () => inspectFlow(redis, mails, "root")),
+          step("listGroups", () => listGroups(redis, mails)),
+          step("listWorkers", () => listWorkers(redis, mails)),
+          step("repairQueue", () => repairQueue(redis, mails, { run: true })),
+          step("setLimits", () => setLimits(redis, mails, { groups: { shop: { concurrency: 2 } } })),
+          step("deadLetters", async () => {
+            const letters = await queue.deadLetters();
+            await queue.redrive(letters.map(({ id }) => id));
+          }),
           step("list", () => schedules.list()),
           step("next", () => schedules.next("often", 3)),
           step("upsert", () => schedules.upsert("often", { everyMs: 300, name: "mail", data: { to: "eve" } })),
           step("work", async () => {
+            await resumeQueue(redis, mails);
             const worker = queue.work(handlers);
             worker.on("error", () => undefined);
             schedules.run();
@@ -184,21 +274,27 @@ const packages = {
         stats.counter("views", { labelNames: ["of"] }).inc({ of: "hats" });
         const ms = stats.distribution("ms", { labelNames: ["of"], slowest: 3 });
         for (let at = 1; at < 40; at++) ms.observe({ of: "a" }, at, { subject: String(at) });
+        const log = stats.messages("shop");
+        for (const text of ["no stock", "no stock", "late", "no route"]) log.log("warn", text);
         await stats.flush();
       }),
     use: (step) =>
       withAll([createStats(redis, options)], (stats) => {
         const views = stats.counter("views", { labelNames: ["of"] });
         const ms = stats.distribution("ms", { labelNames: ["of"], slowest: 3 });
+        const log = stats.messages("shop");
         const hour = { lastMs: 3_600_000 };
         return Promise.all([
           step("total", () => views.total({ of: "hats" })),
           step("read", () => views.read({ of: "hats" }, { ...hour, stepMs: 60_000 })),
           step("summary", async () => (await ms.summary({ of: "a" }, hour)).quantile(0.9)),
           step("slowest", () => ms.slowest({ of: "a" }, hour)),
+          step("recent", () => log.recent({ level: "warn" })),
+          step("frequent", () => log.frequent({ ...hour, level: "warn" })),
           step("flush", () => {
             views.inc({ of: "hats" });
             ms.observe({ of: "a" }, 5, { subject: "x" });
+            log.log("warn", "one more");
             return stats.flush();
           }),
         ]);
@@ -216,7 +312,11 @@ const packages = {
             { id: "1", text: "Berlin", weight: 5 },
             { id: "2", text: "Bern", weight: 3, payload: { a: 1 } },
           ]);
-          for (const id of ["7", "8", "7"]) await book.record(id, { text: `Piper ${id}` });
+          for (const id of ["7", "8", "7", "9"]) await book.record(id, { text: `Piper ${id}` });
+          await book.block("9");
+          void cities.rebuild(endless((at) => ({ id: `n${at}`, text: `Bonn ${at}` }), 2_000)).catch(() => undefined);
+          await pause(100);
+          await cities.put({ id: "3", text: "Bielefeld" });
         },
       ),
     use: (step) =>
@@ -228,10 +328,16 @@ const packages = {
         (cities, book) =>
           Promise.all([
             step("suggest", () => cities.suggest("be")),
-            step("put", () => cities.putMany([{ id: "1", text: "Bonn", weight: 6 }])),
+            step("put", async () => {
+              await cities.putMany([{ id: "1", text: "Bonn", weight: 6 }]);
+              await cities.rebuild([{ id: "1", text: "Berne" }]);
+            }),
             step("book", () => book.suggest("pi")),
             step("list", () => book.list()),
-            step("record", () => book.record("9", { text: "Piper 9" })),
+            step("record", async () => {
+              await book.record("5", { text: "Piper 5" });
+              await book.unblock("9");
+            }),
           ]),
       ),
   },
@@ -267,25 +373,26 @@ const packages = {
       writeFileSync(join(folder, "a.log"), "one\ntwo\n");
       await withAll(
         [
-          createShipper(redis, "web", { ...options, limitBytes: 1_000_000, consumers: ["a", "b"] }),
+          createShipper(redis, "web", { ...options, limitBytes: 10_000_000, consumers: ["a", "b"], flushMs: 10 }),
           createReceiver(redis, "web", { ...options, consumer: "a" }),
+          createReceiver(redis, "web", { ...options, consumer: "b" }),
           createLogJob(redis, "sums", jobOptions),
         ],
-        async (shipper, receiver, job) => {
+        async (shipper, ...readers) => {
+          const [ann, bob, job] = readers;
+          const count = (lines, results) => results.increment("n", "n", lines.length);
           await shipper.send("a.log", Readable.from(["one\n", "two\n"]));
-          const end = new AbortController();
-          await receiver
-            .run(
-              (lines, results) => {
-                results.increment("n", "n", lines.length);
-                end.abort();
-              },
-              { signal: end.signal },
-            )
-            .catch(() => undefined);
-          await job.run((lines, results) => {
-            results.increment("n", "n", lines.length);
-          });
+          await Promise.all([ann, bob].map((one) => one.run(count, { until: "empty" })));
+          await shipper.send("b.log", Readable.from(["three\n"]));
+          await ann.run(count, { until: "empty" });
+          await job.run(count);
+          const sink = { apply: () => Promise.reject(new Error("away")) };
+          for (const one of [ann, job]) await one.forward("n", sink).catch(() => undefined);
+          const live = endless((at) => `line ${at}\n`, 9);
+          void shipper.send("live.log", Readable.from(live)).catch(() => undefined);
+          writeFileSync(join(folder, "b.log"), "one\ntwo\nthree\n");
+          void job.run(forever).catch(() => undefined);
+          await pause(100);
         },
       );
       writeFileSync(join(folder, "a.log"), "one\ntwo\nthree\n");
@@ -293,17 +400,18 @@ const packages = {
     use: (step) =>
       withAll(
         [
-          createShipper(redis, "web", { ...options, limitBytes: 1_000_000, consumers: ["a", "b"] }),
+          createShipper(redis, "web", { ...options, limitBytes: 10_000_000, consumers: ["a", "b"] }),
           createReceiver(redis, "web", { ...options, consumer: "b" }),
           createLogJob(redis, "sums", jobOptions),
         ],
         (shipper, receiver, job) =>
           Promise.all([
             step("status", () => shipper.status()),
-            step("send", () => shipper.send("b.log", Readable.from(["three\n"]), { signal: AbortSignal.timeout(300) })),
+            step("send", () => shipper.send("b.log", Readable.from(["three\n"]), { signal: AbortSignal.timeout(100) })),
             step("receive", () => receiver.run(() => undefined, { signal: AbortSignal.timeout(100) })),
-            step("job", () => job.run(() => undefined, { signal: AbortSignal.timeout(300) })),
+            step("job", () => job.run(() => undefined, { signal: AbortSignal.timeout(100) })),
             step("files", () => job.files()),
+            step("forward", () => job.forward("n", { apply: () => undefined })),
           ]),
       ),
   },
@@ -339,8 +447,12 @@ process.on("uncaughtException", (error) => failures.push(`uncaught: ${error?.sta
 
 const run = async (task) => {
   failures.length = 0;
-  if (task === "fill") await packages[name].fill().catch((error) => failures.push(error.stack));
-  else await packages[name].use(step);
+  isFilling = task === "fill";
+  if (isFilling) {
+    await packages[name].fill().catch((error) => failures.push(error.stack));
+    redis.disconnect();
+    redis = await connect({ url, deadlineMs: 2_000 });
+  } else await packages[name].use(step);
   process.send({ failures, megabytes: process.memoryUsage.rss() / 1e6 });
 };
 process.on("message", (task) => void run(task));
