@@ -23,7 +23,7 @@ const searches = {
   "job does not run": "runbooks/on-call",
   concurrency: "queue/workers",
   "cancel a job": "queue/operations",
-  flow: "recipes/flow",
+  flow: "queue/flows",
   NestJS: "queue/frameworks",
   "express-rate-limit": "limiter/http",
   "transactional outbox": "queue/outbox",
