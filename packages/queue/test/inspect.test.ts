@@ -103,7 +103,7 @@ const untilListed = (): Promise<void> =>
   });
 
 describe("kit inspect queue", () => {
-  it("counts the jobs of each state, and shows when something happens next", async () => {
+  it("counts the jobs of each state, and says when something happens next", async () => {
     await untilListed();
     const { data, facts } = await look("queue", name);
     expect(data).toMatchObject({
@@ -122,7 +122,7 @@ describe("kit inspect queue", () => {
 });
 
 describe("kit queue pause", () => {
-  it("pauses a queue, which reports and lists show, until it is resumed", async () => {
+  it("pauses a queue, which reports and lists say, until it is resumed", async () => {
     expect(await run("queue pause", [name])).toMatchObject({ queue: name, ready: 2, active: 1 });
     const { data, facts, summary } = await look("queue", name);
     expect(data).toMatchObject({ pausedAt: expect.any(Number) });
@@ -193,7 +193,7 @@ describe("kit queue pause", () => {
     expect(await isUnknown("queue groups", ["nosuch"])).toBe(true);
   });
 
-  it("reports an unknown queue or name, and changes nothing without --create", async () => {
+  it("says that a queue or a name is unknown, and changes nothing without --create", async () => {
     for (const path of ["queue pause", "queue resume"])
       for (const options of [{}, { name: "job" }]) expect(await isUnknown(path, ["maill"], options)).toBe(true);
     expect((await redis.keys()).filter((key) => key.includes("maill"))).toEqual([]);
@@ -296,7 +296,7 @@ describe("kit inspect job", () => {
 });
 
 describe("the number of completed jobs", () => {
-  it("is shown soon after the last one, and immediately when the worker has closed", async () => {
+  it("is known soon after the last one, and at once when the worker has closed", async () => {
     const other = fixture.make({ name: "other" });
     const worker = fixture.work(other, () => undefined);
     const done = async (): Promise<unknown> => {
@@ -356,7 +356,7 @@ describe("a job whose entry or lease was deleted", () => {
 });
 
 describe("a job whose name looks like a priority", () => {
-  it("is found in its list, and keeps its priority when it is moved back", async () => {
+  it("is found where it is, and keeps its priority when it is moved back", async () => {
     const other = fixture.make({ name: "other" });
     const later = await other.add("p5", 1, { delayMs: 3_600_000 });
     expect((await look("job", "other", later)).data).toMatchObject({ state: "delayed", at: expect.any(String) });
@@ -392,7 +392,7 @@ describe("kit queue", () => {
     });
   });
 
-  it("lists jobs from the end, and of one name, and shows where the next page starts", async () => {
+  it("lists jobs from the end, and of one name, and says where the next page begins", async () => {
     const list = async (options: Options): Promise<string[]> => {
       const { jobs } = (await run("queue list", [name], options)) as unknown as { jobs: readonly { id: string }[] };
       return jobs.map(({ id }) => id);
@@ -569,7 +569,7 @@ describe("kit queue", () => {
     open();
   });
 
-  it("shows what it would move or delete, and moves or deletes only with --run", async () => {
+  it("shows what it would move or delete, and does so only with --run", async () => {
     for (const path of ["queue retry", "queue drop"]) {
       expect(await run(path, [name])).toMatchObject({ isDryRun: true, count: 2, ids: [ids.dead, ids.odd] });
       expect(await run(path, [name], { name: "odd" })).toMatchObject({ count: 1, ids: [ids.odd] });
@@ -599,7 +599,7 @@ describe("kit queue", () => {
 });
 
 describe("schedules", () => {
-  it("are listed with their next runs; kit inspect and kit doctor find a run that was not added", async () => {
+  it("are listed with their next runs, and a run that nobody adds is found by kit inspect and kit doctor", async () => {
     const doctor = async () =>
       await descriptor
         .checks!.find(({ id }) => id === "queue-schedules")!

@@ -175,7 +175,7 @@ describe("why a job does not run", () => {
     expect(await codesOf("nobody")).toEqual([]);
   });
 
-  it("is in the text of the report", async () => {
+  it("stands in the words of the report", async () => {
     const id = await fixture.make().add("job", 1);
     const { facts } = await look("job", ["mail", id]);
     expect(facts).toContainEqual(["waits because", "No worker is connected to this queue"]);
@@ -223,7 +223,7 @@ describe("kit queue limit", () => {
     expect(await run("queue limit", ["mail"])).toMatchObject({ concurrency: null, rate: null, names: [] });
   });
 
-  it("does not know a queue without any job", async () => {
+  it("knows no queue that has had nothing", async () => {
     expect(await run("queue limit", ["nowhere"], { concurrency: 1 })).toEqual({ queue: "nowhere" });
     expect(await fixture.db.exists(fixture.keysOf("nowhere").limits)).toBe(0);
   });
