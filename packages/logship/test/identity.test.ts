@@ -138,7 +138,7 @@ describe("a job knows a file by the text that it counted", () => {
     ]);
   });
 
-  it("when it starts as one that is there, and is written all the time", async () => {
+  it("when it begins as one that is there, and is written all the time", async () => {
     const { path, events, run, counted } = await job();
     await writeFile(`${path}.1`, "# header\n");
     await run();
@@ -159,7 +159,7 @@ describe("a job knows a file by the text that it counted", () => {
   });
 
   it.each([60, 1_500])(
-    "through rotations of a log whose files start with one header of %d bytes",
+    "through rotations of a log whose files begin with one header of %d bytes",
     async (headerBytes) => {
       const { path, events, run, counted } = await job();
       const header = `#${"h".repeat(headerBytes - 2)}\n`;
@@ -229,7 +229,7 @@ describe("a job knows a file by the text that it counted", () => {
     for (const [index, cost] of withHeader!.entries()) expect(cost).toBeLessThan(1.5 * without![index]!);
   });
 
-  it("and counts all of another text, which starts in the same way and is longer", async () => {
+  it("and counts all of another text, which begins in the same way and is longer", async () => {
     const { path, run, counted } = await job();
     const header = "#".repeat(2_000);
     await writeFile(path, textOf([header, ...lines.slice(0, 20)]));

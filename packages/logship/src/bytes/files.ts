@@ -178,13 +178,13 @@ export class OpenFile {
     this.#handle = handle;
     this.#name = name;
     this.was = was;
-    // The content decides, because a name proves nothing. The third byte is deflate, the only method.
+    // By its content, since a name proves nothing. The third byte is deflate, the only method there is.
     this.isGzip = magic.startsWith("1f8b08");
     this.#limit = isLimited && !this.isGzip ? was.size : Infinity;
     // One of the sixteen kinds of skippable frames may come before those of zstd.
     const start = magic.replace(/^5.2a4d18/, "28b52ffd");
     const known = Object.keys(containers).find((one) => start.startsWith(one));
-    // A text may start with these three letters. In bzip2, the size of a block and pi follow.
+    // Three letters may begin a text; what follows them in bzip2 is the size of a block, and pi.
     this.container = known === "425a68" && !/^\d{2}314159/.test(magic.slice(6)) ? undefined : containers[known ?? ""];
   }
 
@@ -339,7 +339,7 @@ export class OpenFile {
     }
     const head = Buffer.concat(parts);
     if (!this.isGzip && length < prefixBytes) await this.#expectSize(length);
-    // Zeros after the text are space that is reserved for more text.
+    // Zeros behind the text are space that is reserved for more of it.
     return head.subarray(0, textEnd(head) || head.length);
   }
 

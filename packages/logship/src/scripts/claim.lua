@@ -5,23 +5,23 @@
 -- KEYS[3]   claims        zset   content to the ms at which its worker's lease ends
 -- ARGV[1]  file      string   device and inode
 -- ARGV[2]  seen      string   its prefix, as recorded when this worker looked; empty: no record
--- ARGV[3]  prefix    string   length and hash of its start, and what is known of the counted part: empty if nothing is counted
--- ARGV[4]  likeness  integer  1: it has the text of `seen`; 0: nothing of that is counted, or its end is another; -1: its start is another
+-- ARGV[3]  prefix    string   length and hash of its beginning, and what is known of the counted part: empty if nothing is counted
+-- ARGV[4]  likeness  integer  1: it has the text of `seen`; 0: nothing of that is counted, or its end is another; -1: its beginning is another
 -- ARGV[5]  name      string   its path within the directory
 -- ARGV[6]  stamp     string   its size and times
 -- ARGV[7]  leaseMs   integer  life of the claim, milliseconds
 -- ARGV[8]  op        string   id of this claim: sent again it gives the same
--- ARGV[9]  others    string   contents that start like this file, and are not its own
+-- ARGV[9]  others    string   contents that begin like this file, and are not its own
 -- ARGV[10] content   string   the one that it is, as far as that was counted; empty: not known
 -- ARGV[11] position  string   of that content, when it was compared
 -- ARGV[12] from      string   the same position, in this file; empty: all of the file is counted
--- ARGV[n]  beginning string   each start of the file, of whole lines
+-- ARGV[n]  beginning string   each beginning of the file, of whole lines
 --
 -- Reply     {1, fence, seq, position, content, former, formerPosition, formerStamp, named}  this worker has it; `former`: the content that the file
 --           had before, in each claim until this content is done; `named`: the one that a file of the same name and first line had before
 --           {0, msLeft}  another worker has it for so long; 0: it is done with this stamp, or its record has changed since this worker read it
 --           {2, others, {content, position, file, state, msLeft, name, isLike}, …}  compare these contents first; `file`: the one that had the content
---           last; `isLike`: it starts with the first start, which is the longest
+--           last; `isLike`: it begins with the first beginning, which is the longest
 --           error KIT_LAYOUT  written by a newer version
 local job = KEYS[1]
 local progress = KEYS[2]

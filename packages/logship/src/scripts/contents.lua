@@ -1,6 +1,6 @@
--- contents.lua - which contents start in the same way.
+-- contents.lua - which contents begin in the same way.
 --
--- A field of a hash names those of one start, each between line feeds, the last ones only.
+-- A field of a hash names those of one beginning, each between line feeds, the last ones only.
 --
 -- Defines listContent, unlistContent, startOf, withBeginning
 local mostListed = 8192
