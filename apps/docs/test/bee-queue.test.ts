@@ -54,7 +54,7 @@ describe("what differs from bee-queue", () => {
     await eventually(() => expect(ran).toContain("of a killed worker"));
   });
 
-  it("aborts the signal of a handler that is out of time, where the handler of bee-queue goes on beside the next attempt", async () => {
+  it("aborts the signal of a handler that is out of time, where the handler of bee-queue continues next to the next attempt", async () => {
     const worker = old();
     let running = 0;
     let most = 0;

@@ -139,7 +139,7 @@ const replacedByHand = async (all: Group): Promise<Machine> => {
 };
 
 describe("A failed master", () => {
-  it.each(waysToWrite)("is replaced by hand; acknowledged by %s", async (by, how) => {
+  it.each(waysToWrite)("is replaced manually; acknowledged by %s", async (by, how) => {
     const all = await group();
     const load = new Load(all.master.client(), how);
     await load.lasts(500, 1_000);
@@ -190,7 +190,7 @@ describe("A failed master", () => {
     expect(all.master.isRunning).toBe(false);
   });
 
-  it("an old master that starts without being told takes writes beside the new one", async () => {
+  it("an old master that starts without being told takes writes next to the new one", async () => {
     const all = await group();
     await type(all, "Make sure that the old master stopped");
     await type(all, "Promote the replica");
@@ -262,7 +262,7 @@ describe("A failed master", () => {
     await eventually(async () => expect(await info(all.master)).toContain("role:slave"), { timeoutMs: 40_000 });
   });
 
-  it("changes places by hand without losing anything", async () => {
+  it("changes places manually without losing anything", async () => {
     const all = await group();
     const load = new Load(all.master.client());
     await load.lasts(300, 1_000);
@@ -305,7 +305,7 @@ describe("A failed master", () => {
     expect(without.lost).toBeGreaterThan(0);
   });
 
-  it("without a majority of Sentinels it is replaced by hand, and they are told", async () => {
+  it("without a majority of Sentinels it is replaced manually, and they are told", async () => {
     const all = await group({ withSentinels: true });
     const [, second, third] = all.sentinels;
     await Promise.all([second?.end("SIGKILL"), third?.end("SIGKILL"), all.master.end("SIGKILL")]);

@@ -111,7 +111,7 @@ describe("a relay", () => {
     expect((await pool.query("SELECT euros FROM accounts")).rows).toEqual([{ euros: 1 }]);
   });
 
-  it("that lost a reply adds the job once, also when it is done meanwhile", async () => {
+  it("that lost a reply adds the job once, even when it is done meanwhile", async () => {
     const proxy = await FaultProxy.start({ port: server.nodes[0]!.port });
     const redis = await connect({ url: proxy.url, deadlineMs: 1_000 });
     const far = createQueue(redis, "shop");
@@ -153,7 +153,7 @@ describe("a relay", () => {
 });
 
 describe("several relays", () => {
-  it("move rows in order, also when one is killed, and end by SIGTERM", async () => {
+  it("move rows in order, even when one is killed, and end by SIGTERM", async () => {
     const [first, second] = [start("relay.mjs"), start("relay.mjs")];
     const ran = working();
     const added: string[] = [];

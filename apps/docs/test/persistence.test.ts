@@ -130,7 +130,7 @@ describe("Persistence", () => {
       judges[mode].cut(loss, saved);
     });
 
-    it("kill -9 while a sync is under way takes what was acknowledged since it began", async () => {
+    it("kill -9 while a sync is under way takes what was acknowledged since it started", async () => {
       const power = new PowerCut(lab);
       const machine = await started(everySecond, power);
       const load = new Load(machine.client());

@@ -155,7 +155,7 @@ const contents = async (name: string): Promise<Record<string, string>> => {
 describe.each(cases)("$what, while two builds run", ({ what, file, store }) => {
   const name = (whose: string): string => `${what.replace(/\W+/g, "-")}-of-${whose}`;
 
-  it("is refused by the older build where the newer one has written, without a change; all others go on", async () => {
+  it("is refused by the older build where the newer one has written, without a change; all others continue", async () => {
     const [today, later] = (await Promise.all([
       import(pathToFileURL(join(packages, file)).href),
       import(pathToFileURL(join(folder, "packages", file)).href),

@@ -182,7 +182,7 @@ inBrowser("Every page", () => {
     await close();
   });
 
-  it("the labels of a chart fit beside it, and counts have no halves", async () => {
+  it("the labels of a chart fit next to it, and counts have no halves", async () => {
     const { page, complaints, close } = await open();
     // The server's answer, with times that are longer than any of this shop.
     await page.route(/\/stats\?/, async (route) => {
@@ -233,7 +233,7 @@ inBrowser("Every page", () => {
     }
   });
 
-  it("a chart that the server has drawn has its values beside it", async () => {
+  it("a chart that the server has drawn has its values next to it", async () => {
     const { page, close } = await open({ javaScriptEnabled: false });
     await page.goto("/stats");
     const scale = await page.locator(".scale >> nth=0").locator("span").allTextContents();

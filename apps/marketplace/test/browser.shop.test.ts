@@ -293,7 +293,7 @@ inBrowser("A visitor with a browser", () => {
     await close();
   });
 
-  it("the tour follows a visitor who goes on without it", async () => {
+  it("the tour follows a visitor who continues without it", async () => {
     const here = await open();
     const { page, close } = here;
     const strip = page.locator(".strip");

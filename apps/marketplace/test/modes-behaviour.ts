@@ -8,7 +8,7 @@ import { startShop, Visitor } from "./shop.js";
 const json = "application/json";
 
 export const describeMode = (mode: "cluster" | "sentinel"): void => {
-  it(`--mode ${mode} sells, does the jobs, chats, counts; and goes on after a failover with nothing lost`, async () => {
+  it(`--mode ${mode} sells, does the jobs, chats, counts; and continues after a failover with nothing lost`, async () => {
     const shop = await startShop("--mode", mode, "--no-visitors");
     try {
       await shop.isComplete();

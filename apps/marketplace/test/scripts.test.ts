@@ -88,7 +88,7 @@ describe("The presence of a person", () => {
     await accounts.close();
   });
 
-  it("is prolonged by their visits, ten minutes apart at least, and begun by none", async () => {
+  it("is prolonged by their visits, ten minutes apart at least, and started by none", async () => {
     const { keys, accounts, signIn, isPresent } = await accountsOf();
     const session = await signIn();
     const minuteMs = 60_000;
@@ -191,7 +191,7 @@ describe("Live streams", () => {
     live.close();
   });
 
-  it("go on beside one whose parts cannot be drawn", async () => {
+  it("continue next to one whose parts cannot be drawn", async () => {
     const market = await open();
     const live = new Live(new Auditor(market, ["s", "b", "c"]));
     const look = (): Promise<number> => Promise.resolve(1);
@@ -263,7 +263,7 @@ describe.each(ways)("Buying (%s)", (way) => {
     expect(await left(market)).toEqual(before);
   });
 
-  it("takes a request id that was used for another item for another request: that item is sold, too", async () => {
+  it("takes a request id that was used for another item for another request: that item is sold", async () => {
     const market = await fixture.open({
       users: [person("s", 0), person("b", 1_000)],
       items: [thing("i1", "s", 500), thing("i3", "s", 200)],
@@ -415,7 +415,7 @@ describe("Fencing token", () => {
     expect(await buyBy(market, "lock", {}, "10000000000000000")).toMatchObject({ kind: "sold" });
   });
 
-  it("of a holder from before a sale without a lock buys nothing: sold and offered anew at the same price", async () => {
+  it("of a holder from before a sale without a lock buys nothing: sold and offered again at the same price", async () => {
     const market = await open();
     // Somebody holds the lock under token 100 and sleeps; others trade without one.
     expect(await buyBy(market, "optimistic", {})).toMatchObject({ kind: "sold" });
@@ -594,7 +594,7 @@ describe("An order", () => {
     await close();
   });
 
-  it("has an id of its own: another item, another revision, and room for a billion", () => {
+  it("has its own id: another item, another revision, and room for a billion", () => {
     const ids = [sale, { ...sale, item: "i2" }, { ...sale, revision: 2 }, { ...sale, buyer: "u3" }].map(orderId);
     expect(new Set(ids).size).toBe(4);
     const letters = ids[0]?.replaceAll("-", "").length ?? 0;

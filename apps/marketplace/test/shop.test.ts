@@ -70,7 +70,7 @@ describe("After a sale", () => {
     expect(await shop.redis.zcard("kit:queue:{orders}:delayed")).toBeGreaterThan(0);
   });
 
-  it("who bought something and sells it on answers, too, unless a person plays them", async () => {
+  it("who bought something and sells it on answers as well, unless a person plays them", async () => {
     const { item } = await buy("u130");
     await shop.redis.del(keys.present("u130"));
     const owner = new Visitor(shop.origin);
@@ -312,7 +312,7 @@ describe("Private things", () => {
     expect((await other.post(`/order/${order}/say`, { csrf, id: "x", text: "hello" })).status).toBe(status);
   });
 
-  it("an order is there for its seller, too, with what they have not read; reading it is seen", async () => {
+  it("an order is there for its seller as well, with what they have not read; reading it is seen", async () => {
     const { visitor, order, seller, csrf } = await buy("u104");
     const other = new Visitor(shop.origin);
     await other.signIn(seller);
@@ -337,7 +337,7 @@ describe("Private things", () => {
     expect(isOver).toBe(true);
   });
 
-  it("a chat of two is not there for a third, and cannot be begun by its address", async () => {
+  it("a chat of two is not there for a third, and cannot be started by its address", async () => {
     const third = new Visitor(shop.origin);
     const csrf = await third.signIn("u105");
     expect((await third.get("/messages/with/u106")).status).toBe(404);

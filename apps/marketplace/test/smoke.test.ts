@@ -110,7 +110,7 @@ describe("The program", () => {
     expect(said.stdout).toBe("");
   });
 
-  it("says so when a port is taken, and ends by itself with 1 and one line when its Redis is gone", async () => {
+  it("reports it when a port is taken, and ends by itself with 1 and one line when its Redis is gone", async () => {
     const shop = await openBesidePort3000();
     expect(shop.said.stderr).toMatch(/^ {2}Port 3000 is in use\. To choose a port, pass --port$/m);
     const { process: child, said } = spawnShop("--port", new URL(shop.origin).port);

@@ -149,7 +149,7 @@ describe("every other sale", () => {
 });
 
 describe("the price the buyer saw", () => {
-  it.each(["lock", "optimistic"] as const)("%s: is checked; another price is an answer of its own", async (way) => {
+  it.each(["lock", "optimistic"] as const)("%s: is checked; another price is its own answer", async (way) => {
     const market = await fixture.open({ users: [person("s", 0), person("b")], items: [thing("i", "s", 100)] });
     await market.list(way, { item: "i", seller: "s", price: 900, revision: 1, request: "r" }, "s");
     const told = await market.buy(way, { item: "i", buyer: "b", price: 100, revision: 1, request: "r" }, "b");

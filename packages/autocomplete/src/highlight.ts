@@ -12,7 +12,7 @@ const origins = (form: string, folded: string, options: FoldOptions): Range[] | 
   const found: Range[] = [];
   let joined = "";
   for (const { segment, index } of graphemes.segment(form)) {
-    // A letter in front keeps a space from being dropped as a leading one.
+    // A letter before the text keeps its first space from being dropped.
     let piece = foldPrefix(`x${segment}`, options).slice(1);
     if (piece.startsWith(" ") && (joined === "" || joined.endsWith(" "))) piece = piece.slice(1);
     joined += piece;

@@ -38,7 +38,7 @@ interface MatchOptions extends FoldOptions {
 const matchRules = {
   match: choice(["phrase", "word-start"], "word-start"),
   marks: choice(["fold", "keep"], "fold"),
-  // Only two locales fold differently; any other is like none.
+  // Only two locales fold differently. Any other locale has no effect.
   locale: custom((name, locale: string): string => {
     const given = textOption(name, locale, 64);
     try {

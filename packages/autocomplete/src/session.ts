@@ -81,7 +81,7 @@ export class SuggestSession<Payload = unknown> {
   close(): void {
     this.#ending.abort(new KitClosedError("The session"));
     this.#supersede?.();
-    // No keystroke is the current one: none goes on, not even one that waits for an answer under way.
+    // There is no current keystroke: none continues, not even one that waits for an answer under way.
     this.#supersede = undefined;
     this.#stopTimer();
     this.#cached.clear();

@@ -166,7 +166,7 @@ inModes({ single: user.loginForText }, (mode, login) => {
       expect(await idsOf(fixture.book())).toEqual(["c", "a", "b"]);
     });
 
-    it("has the contact of the last event first, also where many events count for more than the present", async () => {
+    it("has the contact of the last event first, even where many events count for more than the present", async () => {
       const frecent = fixture.book({ ranking: "frecent", halfLifeMs });
       for (const id of ["a", "a", "b", "b", "b"]) await frecent.record(id);
       await fixture.book().record("b");

@@ -65,7 +65,7 @@ describe("defects of the classic completion between two marks, absent here", () 
     expect(await ours("B")).toEqual(["bob"]);
   });
 
-  it("a crash leaves marks for ever", async () => {
+  it("a crash leaves marks forever", async () => {
     await join("bob", "carol");
     for (const when of ["before", "after"] as const) {
       const dying = mortal(redis.connect(), 1, when);

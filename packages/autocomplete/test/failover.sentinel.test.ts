@@ -26,7 +26,7 @@ const failOver = async (): Promise<void> => {
 };
 
 describe("a replica", () => {
-  it.each(["alphabetical", "weight"] as const)("answers an index in %s order on a client of its own", async (order) => {
+  it.each(["alphabetical", "weight"] as const)("answers an index in %s order on its own client", async (order) => {
     const writer = fixture.index({ order });
     await writer.putMany(named("Ann Lee", "Anna", "Bob"));
     const [replica] = redis.server.replicas as [RedisNode];

@@ -90,7 +90,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
           expect(texts(await index.suggest(query)), query).toEqual([text]);
       });
 
-      it("finds emoji by what they begin with, and marks whole ones", async () => {
+      it("finds emoji by what they start with, and marks whole ones", async () => {
         const index = make();
         await index.putMany(named("👨‍👩‍👧 family", "👍🏽 thumb", "🇩🇪 flag"));
         expect(await index.suggest("👨")).toMatchObject({ items: [{ text: "👨‍👩‍👧 family", ranges: [[0, 8]] }] });
@@ -554,7 +554,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(texts(await fixture.index({ name: "unwritten" }).suggest(""))).toEqual([]);
       });
 
-      it("works beside one whose Unicode version differs", async () => {
+      it("works next to one whose Unicode version differs", async () => {
         const index = fixture.index();
         await index.put({ id: "1", text: "Ann" });
         const { index: head } = fixture.keysOf();
@@ -679,7 +679,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
       expect(await index.suggest("cd", { limit: 40 })).toMatchObject({ hasMore: true, truncated: true });
     });
 
-    it("sorts names, and puts those that begin with the query before those of which a later word does", async () => {
+    it("sorts names, and puts those that start with the query before those of which a later word does", async () => {
       const index = fixture.index({ empty: "top" });
       await index.putMany(named("Zed Ba", "Bob", "Carl", "Anna Bo", "Ba Zed", "Bo Bo"));
       expect(texts(await index.suggest("b"))).toEqual(["Ba Zed", "Bo Bo", "Bob", "Anna Bo", "Zed Ba"]);
@@ -698,7 +698,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
       expect(texts(await index.suggest("roads"))).toEqual(["Roadside"]);
     });
 
-    it("finds what begins with the last characters that there are", async () => {
+    it("finds what starts with the last characters that there are", async () => {
       const index = fixture.index();
       const entries = named("\u{10ffff}a", "\ud7ffb", "\ue000c", "zd", "\u{1f600}e");
       await index.putMany(entries);

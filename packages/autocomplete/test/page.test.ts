@@ -27,7 +27,7 @@ describe("the search page", () => {
     expect((await get("/other")).status).toBe(404);
   });
 
-  it("says that it cannot answer, and goes on", async () => {
+  it("says that it cannot answer, and continues", async () => {
     const index = fixture.index();
     await index.close();
     const get = await serve(index);

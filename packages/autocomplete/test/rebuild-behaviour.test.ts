@@ -197,7 +197,7 @@ inModes({ single: user.loginForText }, (mode, login) => {
       expect(given).toBeLessThan(32);
     });
 
-    it("can begin an index; empties one only if that is allowed", async () => {
+    it("can start an index; empties one only if that is allowed", async () => {
       const index = fixture.index();
       expect(await index.rebuild([], { allowEmpty: true })).toEqual({ items: 0 });
       expect(texts(await index.suggest("a"))).toEqual([]);

@@ -118,7 +118,7 @@ describe("a session", () => {
     expect(await Promise.all(typed)).toEqual([null, null]);
   });
 
-  it("begins no timer after it is closed, for a keystroke that waits for the answer to a shorter beginning", async () => {
+  it("starts no timer after it is closed, for a keystroke that waits for the answer to a shorter beginning", async () => {
     const { index, proxy } = await slowed();
     const session = index.session({ debounceMs: 400 });
     const before = await calls();

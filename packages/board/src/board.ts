@@ -186,7 +186,7 @@ class Handler {
     try {
       this.#settings.onError?.(error);
     } catch {
-      // Nobody is left to tell.
+      // No listener is left to receive this error.
     }
   }
 

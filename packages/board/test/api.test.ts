@@ -8,7 +8,7 @@ import * as source from "../src/index.js";
 const surface = ["createBoard"];
 
 describe("@kit/board", () => {
-  it("exports these names and no others, also when it is built", () => {
+  it("exports these names and no others, even when it is built", () => {
     const required = createRequire(import.meta.url)("@kit/board") as object;
     for (const exported of [source, built, required]) expect(Object.keys(exported).sort()).toEqual(surface);
   });

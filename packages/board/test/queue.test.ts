@@ -253,7 +253,7 @@ describe("the page of a job", () => {
     });
   });
 
-  it("shows the recorded events of a job as a timeline, also after the job is gone", async () => {
+  it("shows the recorded events of a job as a timeline, even after the job is gone", async () => {
     const queue = createQueue(redis.client, "mail", { prefix: redis.prefix });
     const reader = createQueueEvents(redis.client, "mail", { prefix: redis.prefix });
     redis.defer(async () => {

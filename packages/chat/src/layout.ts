@@ -30,7 +30,7 @@ export class Layout {
     const keys = { layout: layoutKey(this.#context.prefix, tag) };
     const options = { deadlineMs: this.#deadlineMs };
     const found = await scripts.layout.run(this.#context, keys, { shards }, options).catch((error: unknown) => {
-      // The caller's own call was not sent, whatever the outcome of this one.
+      // The caller's own call was not sent, whatever the outcome of this read is.
       throw error instanceof KitUnknownOutcomeError
         ? new KitUnavailableError(error.message, addressOf(this.#context.client))
         : error;
@@ -65,7 +65,7 @@ export class Layout {
       const found = await this.find(0, String(shard));
       return found === 0 ? Promise.reject(new Error("none")) : found;
     });
-    // The first that is there: others may be on lost nodes.
+    // The first copy that is found: others may be on lost nodes.
     return await Promise.any(copies).catch(() => 0);
   }
 }

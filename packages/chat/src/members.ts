@@ -29,7 +29,7 @@ export class Members {
     const { members } = creation;
     let commands = await this.#store.enter();
     const shard = commands.keys.shardOf(chat);
-    // Nothing is made if one of the names is refused.
+    // If one of the names is invalid, nothing is created.
     for (const name of members) commands.keys.member(shard, name);
     const epoch = newToken().replaceAll("-", "").slice(0, 16);
     let isSure = false;

@@ -34,7 +34,7 @@ export class Readers<Body> {
   async fetch(member: string, options: ResolvedFetchOptions): Promise<FetchPage<Body>> {
     const reader = await this.#readerOf(member, options, false);
     const page = await reader.next(options);
-    // A gap without a message after it is acknowledged, too: it would come again each time.
+    // A gap without a later message is acknowledged as well: otherwise it would come again each time.
     const last = page.chats.flatMap(({ chat, messages, gap }): Ack[] => {
       const end = messages.at(-1) ?? (gap && { chat, seq: gap.to });
       return end ? [end] : [];

@@ -36,7 +36,7 @@ export class ChatStore {
     // After a reconnect the server may be empty, and another process may choose another number of shards.
     const stopListening = this.context.executor.onDrop(() => {
       this.#isChecked = false;
-      // On a Cluster the number has a node of its own, and chats on the others go on without that one.
+      // On a Cluster, one node has the number. Chats on other nodes continue without that node.
       if (!this.#isCluster) this.#commands = undefined;
     });
     this.life.onClosed(stopListening);
@@ -75,7 +75,7 @@ export class ChatStore {
       this.#commands = Promise.resolve(found);
       return found;
     } catch (error) {
-      // On a Cluster the number has a node of its own.
+      // On a Cluster, one node has the number.
       if (!this.#isCluster || !isPassing(error) || !this.#known) throw error;
       return this.#known;
     }
@@ -112,7 +112,7 @@ export class ChatStore {
   }
 
   async #find(): Promise<ChatCommands> {
-    // On a Cluster, a lost node must not use up the time of a call to another one.
+    // On a Cluster, a lost node must not use up the time of a call to another node.
     const soonMs = Math.ceil(this.settings.deadlineMs / 8);
     this.#isCluster = await this.#asked(soonMs);
     if (!this.#isCluster) return await this.#again();

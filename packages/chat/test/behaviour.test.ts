@@ -288,7 +288,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(quiet.every((name) => seen.has(name))).toBe(true);
       });
 
-      it("returns at once the new messages of a few of many chats, with a token and without", async () => {
+      it("returns the new messages of a few of many chats immediately, with and without a token", async () => {
         const chat = make();
         const names = upTo(400).map((number) => `chat ${number}`);
         await Promise.all(names.map((name) => chat.create(name, { members: ["ann", "bob"] })));
@@ -364,7 +364,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(seqs).toEqual(upTo(310).slice(-seqs.length));
       });
 
-      it("misses nothing when the activity that its token stands on was trimmed, on any device", async () => {
+      it("misses nothing on any device when the activity that its token names was trimmed", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         await sendMany(chat, "ann", 2);
@@ -409,7 +409,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect((await chat.fetch("bob")).chats).toEqual([]);
       });
 
-      it("says that a chat was deleted and made anew, once, and nothing of the kind of new chats and members", async () => {
+      it("reports once that a chat was deleted and created again, and does not report this for new chats and members", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         await sendMany(chat, "ann", 3);
@@ -527,7 +527,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(await chat.unread("bob", [room])).toEqual(new Map([[room, 2]]));
       });
 
-      it("never counts its own messages as unread, and passes them by with what was before them", async () => {
+      it("never counts its own messages as unread, and moves its position past them", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"], retain: { count: 8 } });
         await sendMany(chat, "ann", 2);
@@ -556,7 +556,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(await fixture().db.hexists(fixture().keysOf(room).meta, "own:bob")).toBe(0);
       });
 
-      it("never counts what a member sent before it joined with history as unread, up to the newest 256 messages", async () => {
+      it("never counts messages as unread that a member sent before it joined with history, up to the newest 256", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann"], senders: "anyone" });
         await sendMany(chat, "bob", 1);
@@ -773,7 +773,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect((await chat.fetch("idle")).chats).toEqual([]);
       });
 
-      it("are not removed for what they sent themselves", async () => {
+      it("are not removed for messages that they sent themselves", async () => {
         const chat = make();
         await chat.create(room, { members: ["idle", "bob"], senders: "anyone", lag: { messages: 3 } });
         const removed: string[] = [];
@@ -830,7 +830,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect([total <= 1_000, total + next > 1_000]).toEqual([true, true]);
       });
 
-      it("by age hides what is too old also where nobody sends, and drops it with the next message", async () => {
+      it("by age hides old messages even without new ones, and drops them with the next message", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"], retain: { ageMs: 60_000 } });
         const { messages, heads } = fixture().keysOf(room);
@@ -871,7 +871,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(await kept(chat)).toEqual(upTo(26).slice(18));
       });
 
-      it("cannot be made to refuse for ever: it needs a rule that frees space", async () => {
+      it("cannot be made to refuse forever: it needs a rule that frees space", async () => {
         const refused = await rejection(make().create(room, { whenFull: "refuse" }));
         expect(refused).toBeInstanceOf(RangeError);
         expect(refused).toMatchObject({ message: expect.stringContaining("readByAll") });
@@ -906,7 +906,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(seqsOf(await next(() => sendMany(other, "ann", 1)))).toEqual([2]);
       });
 
-      it("returns at once when there is news already, and false when there is none in time", async () => {
+      it("returns immediately if there is news already, and false if there is none in time", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         const { token } = await chat.fetch("bob");
@@ -1002,7 +1002,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(seqsOf(await other.fetch("bob"))).toEqual([1]);
       });
 
-      it("delivers unacknowledged and then new messages, and moves the position only behind messages that are done", async () => {
+      it("delivers unacknowledged and then new messages, and moves the position only past messages that are done", async () => {
         const [chat, other] = [make(), fixture().on(fixture().connect())];
         await chat.create(room, { members: ["ann", "bob"] });
         await sendMany(chat, "ann", 3);
@@ -1024,7 +1024,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         await eventually(async () => expect(await positionOf(chat, "bob")).toBe(5));
       });
 
-      it("handles several at once, and leaves messages whose handler failed to the next listener", async () => {
+      it("handles several messages at a time, and leaves messages whose handler failed to the next listener", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         await sendMany(chat, "ann", 30);
@@ -1157,7 +1157,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         await iterator.return?.(undefined);
       });
 
-      it("reports another chat of the same name also after it has seen the first one end", async () => {
+      it("reports another chat of the same name even after it has seen the first one end", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         await chat.create("other", { members: ["ann", "bob"] });

@@ -58,14 +58,14 @@ describe("defects of the classic mailbox, absent here", () => {
 });
 
 describe("defects of the classic group chat, absent here", () => {
-  it("a sender that crashes under the lock closes the chat for ever", async () => {
+  it("a sender that crashes under the lock closes the chat forever", async () => {
     const chat = await made();
     const crashing = await mortalChat();
     await crashing.proxy.crashAt(/evalsha/i, crashing.chat.send(room, { from: "bob", body: "two" }));
     expect(await chat.send(room, { from: "ann", body: "three" })).toMatchObject({ seq: 1 });
   });
 
-  it("with a lock that expires, a slow sender's message arrives behind a reader's position", async () => {
+  it("with a lock that expires, a slow sender's message arrives before a reader's position", async () => {
     const chat = await made();
     const ours = await mortalChat();
     const ourHeld = ours.proxy.hold(/evalsha/i);
@@ -113,7 +113,7 @@ describe("defects of the classic group chat, absent here", () => {
     expect(await positionOf(chat, "bob")).toBe(2);
   });
 
-  it("a fetch makes a member again of somebody who left", async () => {
+  it("a fetch makes a user who left a member again", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 1);
     const page = await chat.fetch("bob");
@@ -149,7 +149,7 @@ describe("defects of the classic group chat, absent here", () => {
     expect(await removed).toEqual({ chat: "strict", member: "idle" });
   });
 
-  it("somebody who joins while the last one leaves never sees a message", async () => {
+  it("a user who joins while the last member leaves never sees a message", async () => {
     const chat = await made({ members: ["ann"], senders: "anyone" });
     await sendMany(chat, "ann", 2);
     const ours = await mortalChat();
@@ -185,12 +185,12 @@ describe("defects of the classic group chat, absent here", () => {
     expect((await chat.inspect(room)).members).toBe(2);
   });
 
-  it("a crash between a chat and its first message leaves one that nobody can join", async () => {
+  it("a crash between a chat and its first message leaves a chat that no user can join", async () => {
     const chat = await made();
     expect(await chat.join(room, "carl")).toEqual({ position: 0 });
   });
 
-  it("names collide: that of a chat with a generated number or the counter", async () => {
+  it("the name of a chat collides with a generated number or the counter", async () => {
     const chat = fixture.make();
     const names = ["chat:", "1", "chat", ":", "{1}", "ids:chat:", "messages:1", "1:"];
     for (const name of names) expect(await chat.create(name, { members: ["ann"] })).toEqual({ created: true });

@@ -42,7 +42,7 @@ describe("kit inspect chat", () => {
     expect(await look("other")).toMatchObject({ isUnknown: true });
   });
 
-  it("says when the recipient of a mailbox was there", async () => {
+  it("shows when the recipient of a mailbox was last seen", async () => {
     const box = fixture.make().mailbox("box");
     await box.send({ from: "ann", body: "x" });
     await box.take();

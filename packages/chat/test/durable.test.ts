@@ -8,7 +8,7 @@ describe("a durable message", () => {
   const redis = useRedis(vitest, { permanentKeys, persistence: "always" });
   const fixture = fixtureOf(redis);
 
-  it("says what became of its copies, also when it is sent again", async () => {
+  it("reports the outcome of its copies, even when it is sent again", async () => {
     const chat = fixture.make();
     await chat.create(room, { members: ["ann", "bob"] });
     const send = (durable: object) => chat.send(room, { from: "ann", body: "x", clientId: "m", durable });

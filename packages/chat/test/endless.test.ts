@@ -60,7 +60,7 @@ describe("a reader in small pages", () => {
     expect(await chatsOfPages(chat, 1)).toEqual([room]);
   });
 
-  it("gets past chats that once lost their messages and begin anew", async () => {
+  it("gets past chats that once lost their messages and start again", async () => {
     const chat = fixture.make(single);
     const names = ["lost:1", "lost:2", room];
     for (const name of names) {
@@ -101,7 +101,7 @@ describe("a reader in small pages", () => {
 });
 
 describe("who waits", () => {
-  it("sends nothing where the activity of another shard is gone", async () => {
+  it("sends nothing if the activity of another shard is gone", async () => {
     const chat = fixture.make();
     await chat.create(room, { members: ["ann", "bob"] });
     await chat.create("other", { members: ["bob"] });

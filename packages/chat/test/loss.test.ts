@@ -54,7 +54,7 @@ describe("a server that restarts", () => {
     expect(await rejection(listening)).toBe("enough");
   });
 
-  it("with an older snapshot reports the fork to a listener, also when as many messages came as were lost", async () => {
+  it("with an older snapshot reports the fork to a listener, even when as many messages came as were lost", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 1);
     const restore = await snapshot();
@@ -70,7 +70,7 @@ describe("a server that restarts", () => {
     expect(await rejection(listening)).toBe("enough");
   });
 
-  it("with an older snapshot reports the fork to a listener, and refuses acknowledgements of what was lost", async () => {
+  it("with an older snapshot reports the fork to a listener, and rejects acknowledgements of lost messages", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 3);
     const restore = await snapshot();
@@ -100,7 +100,7 @@ describe("a server that restarts", () => {
     expect(again.messages.map(({ body }) => body).slice(-3)).toEqual(["other 4", "other 5", "other 6"]);
   });
 
-  it("without its data has no chats, and a chat made anew is another one", async () => {
+  it("without its data has no chats, and a chat made again is another one", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 3);
     const iterator = chat.listen("bob")[Symbol.asyncIterator]();
@@ -113,7 +113,7 @@ describe("a server that restarts", () => {
     await iterator.return?.(undefined);
   });
 
-  it("without its data reports that to a reader that has a token, too", async () => {
+  it("without its data reports that to a reader that has a token", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 3);
     const { token } = await chat.fetch("bob");
@@ -171,7 +171,7 @@ describe("a key that is evicted", () => {
     expect(await chat.unread("bob", [room])).toEqual(new Map([[room, 4]]));
   });
 
-  it("messages: are reported as lost, and numbers go on", async () => {
+  it("messages: are reported as lost, and numbers continue", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 5);
     await chat.ack("bob", { chat: room, seq: 2 });
@@ -185,7 +185,7 @@ describe("a key that is evicted", () => {
     expect(seqsOf(next)).toEqual([6]);
   });
 
-  it("heads and messages: the chat continues behind the highest position, in another epoch", async () => {
+  it("heads and messages: the chat continues after the highest position, in another epoch", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 5);
     const iterator = chat.listen("bob")[Symbol.asyncIterator]();
@@ -372,7 +372,7 @@ describe("another version", () => {
 });
 
 describe("the number of shards", () => {
-  it("is that of the first who used the prefix", async () => {
+  it("is the number of the first object that used the prefix", async () => {
     const first = fixture.make({ shards: 3 });
     await first.create(room, { members: ["ann", "bob"] });
     const second = fixture.make({ shards: 16 });

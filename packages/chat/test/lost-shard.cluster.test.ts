@@ -116,7 +116,7 @@ describe("a lost node that has the number of shards", () => {
     lost.resume();
   });
 
-  it("holds back no reader of other chats, which learns what is missing, and gets it later", async () => {
+  it("does not delay readers of other chats, which receive the missing messages later", async () => {
     const loss = await lossOf({ shards: 9 });
     const { server, lost, chat, here, gone } = loss;
     const errors: string[] = [];
@@ -168,7 +168,7 @@ describe("a lost node that has the number of shards", () => {
     expect(errors).toContain("KIT_RECOVERED");
   });
 
-  it("makes no reader forget what it has of a chat in part: each message comes once, acknowledged or not", async () => {
+  it("makes no reader forget a partly delivered chat: each message comes once, acknowledged or not", async () => {
     const loss = await lossOf({ shards: 9 });
     const { lost, chat, gone } = loss;
     const name = gone[0]!;

@@ -112,7 +112,7 @@ inModes({ single: user.loginForText }, (mode, login) => {
       expect(await box.take()).toEqual([]);
     });
 
-    it("extend a lease, also one that has ended, and deliver released messages at once and first", async () => {
+    it("extend a lease, even one that has ended, and deliver released messages immediately and first", async () => {
       const { box } = open();
       await sendMany(box, 2);
       const [message] = await box.take({ leaseMs: hourMs });
@@ -128,7 +128,7 @@ inModes({ single: user.loginForText }, (mode, login) => {
       expect(await rejection(second!.extend(0))).toBeInstanceOf(RangeError);
     });
 
-    it("forget nothing behind an unacknowledged message: the others may be acknowledged in any order", async () => {
+    it("forget nothing after an unacknowledged message: the others may be acknowledged in any order", async () => {
       const { chat, box } = open();
       await sendMany(box, 4);
       const messages = await box.take({ limit: 3 });
@@ -191,7 +191,7 @@ inModes({ single: user.loginForText }, (mode, login) => {
       expect(bodiesOf(await other.take())).toEqual([1]);
     });
 
-    it("refuse more than they hold until a message is acknowledged, or drop the oldest and say which", async () => {
+    it("reject more than they hold until a message is acknowledged, or drop the oldest and report which", async () => {
       const { box } = open({ retain: { count: 2 } });
       await sendMany(box, 2);
       expect(await rejection(box.send({ from: "shop", body: 3 }))).toMatchObject({ code: "KIT_CHAT_FULL" });
@@ -235,7 +235,7 @@ inModes({ single: user.loginForText }, (mode, login) => {
       expect((await chat.history(name, { member: name })).messages.map(({ seq }) => seq)).toEqual([4]);
     });
 
-    it("begin anew when they are deleted, and leave no key", async () => {
+    it("start again when they are deleted, and leave no key", async () => {
       const { chat, box } = open();
       await sendMany(box, 2);
       const [old] = await box.take({ leaseMs: hourMs });

@@ -7,7 +7,7 @@ import { fixtureOf, permanentKeys, room } from "./harness.js";
 const redis = useRedis(vitest, { permanentKeys });
 const fixture = fixtureOf(redis);
 
-it("refuses sends where numbers would no longer be exact", async () => {
+it("rejects sends if numbers would no longer be exact", async () => {
   const chat = fixture.make();
   await chat.create(room, { members: ["ann"] });
   const { heads, messages } = fixture.keysOf(room);

@@ -22,7 +22,7 @@ const proxied = async (options: ChatOptions = {}): Promise<{ proxy: FaultProxy; 
 };
 
 describe("a listener", () => {
-  it("that is refused for want of a right goes on once it is granted, with one error for the refusal and one for its end", async () => {
+  it("that is refused for want of a right continues once it is granted, with one error for the refusal and one for its end", async () => {
     const username = `listener-${redis.prefix}`;
     const acl = (...rules: string[]): Promise<unknown> => redis.server.call("ACL", "SETUSER", username, ...rules);
     await acl("on", ">pass", "~*", "&*", "+@all");
@@ -156,7 +156,7 @@ describe("a lost connection", () => {
     await redis.client.del(fixture.keysOf(room).activity);
   });
 
-  it("of a wait is reported once, and once more when it is over", async () => {
+  it("of a wait is reported once, and again when it is over", async () => {
     const { proxy, chat } = await proxied({ deadlineMs: 300 });
     const { token } = await chat.fetch("bob");
     const errors: string[] = [];
@@ -212,7 +212,7 @@ describe("a lost connection", () => {
 });
 
 describe("close", () => {
-  it("waits for the acknowledgements of a worker, on connections of its own, too", async () => {
+  it("waits for the acknowledgements of a worker, on connections of its own", async () => {
     const chat = fixture.make({ isolate: true });
     const box = chat.mailbox("box");
     for (const body of upTo(2)) await box.send({ from: "ann", body });

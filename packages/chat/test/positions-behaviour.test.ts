@@ -52,7 +52,7 @@ inModes({ single: user.loginForText }, (mode, login) => {
       expect((await phone.fetch("bob", { token: page.token, positions })).positions).toEqual([]);
     });
 
-    it("reach nobody else, and no reader without a subscription", async () => {
+    it("reach no other member, and no reader without a subscription", async () => {
       await furnish();
       const [phone, desk] = [device(), device()];
       const { token } = await phone.fetch("bob", { positions });
@@ -92,7 +92,7 @@ inModes({ single: user.loginForText }, (mode, login) => {
       expect((await desk.fetch("ann", { token, positions })).positions).toEqual([]);
     });
 
-    it("are an event of the object where the member listens", async () => {
+    it("are an event of the object whose listener the member has", async () => {
       await furnish({ receipts: true });
       const [phone, desk] = [device(), device()];
       const events: unknown[] = [];
@@ -116,7 +116,7 @@ inModes({ single: user.loginForText }, (mode, login) => {
       await Promise.all([...listeners, withoutPositions.catch(() => undefined)]);
     });
 
-    it("cost no command while nobody subscribes to them, and one for each that moves while somebody does", async () => {
+    it("cost no command without a subscriber, and one for each moved position with one", async () => {
       await furnish({ receipts: true });
       const desk = device();
       const node = await fixture().nodeOf(room);
@@ -139,7 +139,7 @@ inModes({ single: user.loginForText }, (mode, login) => {
       expect(await costOf(3)).toEqual(alone);
     });
 
-    it("leave no key behind with the last chat", async () => {
+    it("leave no key after the last chat", async () => {
       await furnish();
       await furnish({}, "other");
       const desk = device();

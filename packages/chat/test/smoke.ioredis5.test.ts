@@ -47,7 +47,7 @@ describe("a chat on ioredis 5", () => {
     await works(fixture.on(connection));
   });
 
-  it("goes on when its connections are killed", async () => {
+  it("continues when its connections are killed", async () => {
     const chat = fixture.on(redis.connect({ retryStrategy: () => 20 }));
     await chat.create(room, { members: ["ann", "bob"] });
     const seen: unknown[] = [];

@@ -262,7 +262,7 @@ describe("kit doctor on a server with one fault", () => {
     expect(said("script-limits")).toMatch(/blocks the server permanently/);
   });
 
-  it("catches a default user that is open beside the application's own", async () => {
+  it("catches a default user that is open next to the application's own", async () => {
     const rules = ["~*", "&*", "+@all"];
     const server = await started({ args: ["--user", "app", "on", ">secret", ...rules, "--protected-mode", "no"] });
     const { port } = server.nodes[0]!;

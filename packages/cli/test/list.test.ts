@@ -63,7 +63,7 @@ describe.each(["single", "cluster"] as const)("kit list on a %s", (mode) => {
     await Promise.all([lock, elsewhere, tables, readers].map((one) => one.close({ timeoutMs: 0 })));
   });
 
-  it("stops at a hundred, and says so", async () => {
+  it("stops at a hundred, and reports it", async () => {
     await using server = await startRedis({ mode });
     const redis = await connect({ url: server.url, deadlineMs: 30_000 });
     onTestFinished(() => redis.close());

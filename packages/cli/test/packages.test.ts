@@ -5,7 +5,7 @@ import { doctor, kit, programBeside, started } from "./harness.js";
 const others = knownPackages.filter((name) => name !== "lock" && name !== "semaphore");
 const flat = (text: string): string => text.replace(/\s+/g, " ");
 
-describe("the packages beside the command line", () => {
+describe("the packages next to the command line", () => {
   it("are listed by what can be inspected of them, and so are those that are not installed", async () => {
     const { code, stdout, stderr } = await kit(["inspect"]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });

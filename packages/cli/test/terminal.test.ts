@@ -147,7 +147,7 @@ describe("the explanation of a check", () => {
 });
 
 describe("a path that no line takes", () => {
-  it("goes on in the next line behind a slash", () => {
+  it("continues in the next line behind a slash", () => {
     const path = `/srv/${"some-folder/".repeat(6)}ioredis`;
     const findings = [{ severity: "ok" as const, text: path }];
     const lines = checkLines({ id: "tls", severity: "ok", findings, docs: "" }).trimEnd().split("\n");
@@ -217,7 +217,7 @@ describe("the program", () => {
     expect(stderr).toBe("");
   });
 
-  it("ends with 0 on SIGTERM where the next run goes on: nothing is lost, nothing comes twice", async () => {
+  it("ends with 0 on SIGTERM where the next run continues: nothing is lost, nothing comes twice", async () => {
     const folder = emptyFolder();
     const lines = Array.from({ length: 40_000 }, (_, index) => `line ${String(index)} ${randomUUID()}`);
     const file = join(folder, "a.log");
@@ -299,7 +299,7 @@ describe("the program", () => {
     ["an empty address", ["doctor", "--url", ""]],
     ["an address that makes no sense", ["doctor", "--url", "http://127.0.0.1"]],
     ["a name that cannot be one", ["inspect", "lock", "x".repeat(600)]],
-  ])("exits 64 on %s, and says so on stderr", async (_, args) => {
+  ])("exits 64 on %s, and reports it on stderr", async (_, args) => {
     const { code, stdout, stderr } = await kit(args, { env: { REDIS_URL: server.url } });
     expect(code).toBe(64);
     expect(stdout).toBe("");

@@ -55,7 +55,7 @@ describe("Batcher", () => {
     expect(await Promise.all(second)).toEqual(["c!", "d!"]);
   });
 
-  it("asks once what becomes of an item that is late, also when others of its call are late after it", async () => {
+  it("asks once what becomes of an item that is late, even when others of its call are late after it", async () => {
     const asked: string[] = [];
     const late = (item: string, wasSent: boolean): Error => {
       asked.push(`${item} ${wasSent ? "sent" : "not sent"}`);
@@ -92,7 +92,7 @@ describe("Batcher", () => {
 
   const standStill = (ms: number): unknown => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
 
-  it("settles an item by its deadline beside an older one whose deadline a stall of the event loop has postponed", async () => {
+  it("settles an item by its deadline next to an older one whose deadline a stall of the event loop has postponed", async () => {
     const { batcher, call } = fixture({ deadlineMs: 1_000 });
     const settled: string[] = [];
     const settles = (item: string): Promise<unknown> => rejection(batcher.add(item)).then(() => settled.push(item));
@@ -186,7 +186,7 @@ describe("Batcher", () => {
     await expect(next).resolves.toBe("c!");
   });
 
-  it("settles each item by its deadline also while a call goes on past it, and rests meanwhile", async () => {
+  it("settles each item by its deadline even while a call continues past it, and rests meanwhile", async () => {
     const { batcher, call } = fixture({ deadlineMs: 20, maxItems: 1 });
     const sent = batcher.add("a");
     const { answer } = await call(0);
@@ -342,7 +342,7 @@ describe("Flusher", () => {
     expect(tries).toBe(2);
   });
 
-  it("flushes once more when it is closed, and says whether all was written", async () => {
+  it("flushes again when it is closed, and says whether all was written", async () => {
     let isDown = true;
     const { flusher, errors } = flusherOf(() => (isDown ? Promise.reject(new Error("down")) : Promise.resolve()));
     flusher.changed();

@@ -68,7 +68,7 @@ it("a client that is logged shows where it leads, and not its password", async (
 });
 
 describe("an error shows neither password nor payload", () => {
-  it("of a server that refuses what is asked", async () => {
+  it("of a server that rejects the command", async () => {
     const { server, client, fails } = await guarded();
     await fails("KIT_SERVER", script("return redis.call('NOPE', ARGV[1])"));
     await fails("KIT_SERVER", script("return redis.call('INCRBY', KEYS[1], ARGV[1])"));

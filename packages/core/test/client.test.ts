@@ -57,7 +57,7 @@ describe("what core reads of a client", () => {
   });
 });
 
-describe("a connection beside a Cluster client that knows no master", () => {
+describe("a connection next to a Cluster client that knows no master", () => {
   it("is refused as an unavailable server, which may be back at the next try", () => {
     const open = (): unknown => duplicateNode(cluster(), {});
     expect(open).toThrow(KitUnavailableError);

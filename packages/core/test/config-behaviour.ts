@@ -79,7 +79,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>, mode: RedisMode): v
       expect(await b.get()).toEqual(second);
     });
 
-    it("does once what is sent twice with one operation id, also when others wrote since", async () => {
+    it("does once what is sent twice with one operation id, even when others wrote since", async () => {
       const config = await fixture.ready({ default: first });
       const written = await config.set(first, { op: "one" });
       expect(await config.set(first, { op: "one" })).toEqual(written);
@@ -252,7 +252,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>, mode: RedisMode): v
       expect(reported.errors.map(({ code }) => code)).toEqual(["KIT_CONFIG_LOST"]);
     });
 
-    it("takes an entry that began anew, and reports it", async () => {
+    it("takes an entry that started again, and reports it", async () => {
       const config = await fixture.ready({ default: first });
       await config.set(first);
       const writer = await fixture.ready();

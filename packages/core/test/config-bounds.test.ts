@@ -139,7 +139,7 @@ describe("config: a schema that does not settle", () => {
     expect(await setting).toMatchObject({ code: "KIT_CLOSED" });
   });
 
-  it("leaves the reader degraded, which reports it once, validates again, and goes on following", async () => {
+  it("leaves the reader degraded, which reports it once, validates again, and continues following", async () => {
     const { schema, asked, allow } = stuckSchema();
     const options = { prefix: redis.prefix, schema, deadlineMs: 100, pollMs: 100 };
     const config = createConfig(redis.client, "search", options);

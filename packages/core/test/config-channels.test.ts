@@ -70,7 +70,7 @@ describe("channels of the inbox", () => {
     await client.close();
   });
 
-  it("are heard again after their connection went silent, also where the inbox itself is forbidden", async () => {
+  it("are heard again after their connection went silent, even where the inbox itself is forbidden", async () => {
     await redis.server.call("ACL", "SETUSER", "half", "on", ">pw", "~*", "resetchannels", "&open:*", "+@all");
     redis.defer(() => redis.server.call("ACL", "DELUSER", "half"));
     const proxy = await proxied(redis);

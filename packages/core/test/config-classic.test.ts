@@ -22,7 +22,7 @@ describe("defects of the classic live configuration, absent here", () => {
     expect(reader.current).toEqual(second);
   });
 
-  it("what is missing reads as an empty one, also after it was there", async () => {
+  it("what is missing reads as an empty one, even after it was there", async () => {
     const config = await fixture.ready({ default: second, pollMs: 100 });
     await config.set(first);
     await redis.client.del(fixture.keyOf("entry"));

@@ -254,7 +254,7 @@ describe("config: servers that go", () => {
   });
 });
 
-describe("config: an entry changed by hand", () => {
+describe("config: an entry changed manually", () => {
   it("is followed where its value alone was changed, and refused where that is none", async () => {
     const config = await fixture.ready({ default: first, pollMs: 100 });
     await config.set(first);

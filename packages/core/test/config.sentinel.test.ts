@@ -50,7 +50,7 @@ describe("config: failover by Sentinel", () => {
     await old.start();
   });
 
-  it("leaves an old master that is silent, with its subscription, and hears the new one", async () => {
+  it("leaves an old master that is silent, with its subscription, and receives the new one", async () => {
     const old = await redis.server.master();
     const flags = createFlags(await own(redis), { maintenance: { whenUnknown: false } }, { prefix: redis.prefix });
     redis.defer(() => flags.close());

@@ -33,7 +33,7 @@ const tlsDoor = async (port: number): Promise<number> => {
 };
 
 describe("connect behind Sentinels", () => {
-  it("speaks TLS to them and to their master, and hears of failovers by it", async () => {
+  it("speaks TLS to them and to their master, and learns of failovers by it", async () => {
     const { nodes, sentinels } = redis.server;
     const doors = await Promise.all(sentinels.map(({ port }) => tlsDoor(port)));
     const master = { host: "127.0.0.1", port: await tlsDoor(nodes[0]!.port) };

@@ -225,7 +225,7 @@ describe("connect: no server", () => {
     expect(Number(seconds)).toBeGreaterThan(0.8);
   });
 
-  it("names the cause also when the deadline is short", async () => {
+  it("names the cause even when the deadline is short", async () => {
     const port = await deadPort();
     for (const url of [`redis://127.0.0.1:${String(port)}`, `redis+cluster://127.0.0.1:${String(port)}`])
       // It may be over before the refusal has come.

@@ -44,7 +44,7 @@ describe("client context", () => {
     next.detach();
   });
 
-  it("belongs to one operation when nobody is attached, also when that fails", async () => {
+  it("belongs to one operation when nobody is attached, even when that fails", async () => {
     const count = (): number => redis.client.listenerCount("error");
     const before = count();
     await expect(withContext(redis.client, () => Promise.reject(new Error("x")))).rejects.toThrow("x");
@@ -213,7 +213,7 @@ describe("health", () => {
     expect((await health(client)).ok).toBe(true);
   });
 
-  it("says so of a client that has ended", async () => {
+  it("reports it of a client that has ended", async () => {
     const client = redis.connect();
     await client.ping();
     client.disconnect();

@@ -39,7 +39,7 @@ describe("after select() by its owner, on a client", () => {
     }
   });
 
-  it("a copy by `isolate` goes there, too, connected or not: what one holds is held for the other", async () => {
+  it("a copy by `isolate` goes there as well, connected or not: what one holds is held for the other", async () => {
     for (const client of await clients()) {
       await client.select(4);
       const plain = attach(client);

@@ -20,7 +20,7 @@ describe("Deadline", () => {
   it.each([
     [150, 150],
     [1_100, 1_000],
-  ])("of %d ms lasts %d ms more, once, if it passes while the event loop stands still", (ms, moreMs) => {
+  ])("of %d ms lasts %d ms more, once, if it passes while the event loop hangs", (ms, moreMs) => {
     const deadline = Deadline.in(ms);
     block(ms + 300);
     expect(deadline.remainingMs).toBeGreaterThan(moreMs - 50);

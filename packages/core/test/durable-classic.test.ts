@@ -65,7 +65,7 @@ describe("defects of the classic durable write, absent here", () => {
       await node.call("CONFIG", "SET", "appendonly", "yes");
   });
 
-  it("0 pending syncs are taken for synced, also before the write has reached the buffer", async () => {
+  it("0 pending syncs are taken for synced, even before the write has reached the buffer", async () => {
     const startedAt = performance.now();
     let confirmed = 0;
     const outcomes = new Set<string>();

@@ -22,7 +22,7 @@ const inStep = (): Promise<void> =>
   });
 
 describe("replicaReads", () => {
-  it("writes nothing, also where the server may not be asked which commands only read", async () => {
+  it("writes nothing, even where the server may not be asked which commands only read", async () => {
     await redis.server.call("ACL", "SETUSER", "plain", "on", ">pw", "~*", "&*", "+@all", "-command");
     for (const node of replicas()) await node.call("ACL", "SETUSER", "plain", "on", ">pw", "~*", "&*", "+@all");
     redis.defer(() => redis.server.call("ACL", "DELUSER", "plain"));
@@ -155,7 +155,7 @@ describe("replicaReads", () => {
     await inStep();
   });
 
-  it("goes on without a replica that is silent", async () => {
+  it("continues without a replica that is silent", async () => {
     const near = open({ deadlineMs: 1_000 });
     await redis.client.set(redis.prefix, "x", "PX", 60_000);
     await inStep();

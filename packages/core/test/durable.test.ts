@@ -430,7 +430,7 @@ describe("durable for a user who may not do all", () => {
     });
   });
 
-  it("is unknown where INFO or the mark is forbidden, and says so", async () => {
+  it("is unknown where INFO or the mark is forbidden, and reports it", async () => {
     await inStep();
     const blind = await durable(await restricted("-info"), options({ replicas: 2 }), write);
     expect(blind).toMatchObject({ outcome: "unknown" });

@@ -63,7 +63,7 @@ describe("TypedEmitter", () => {
     expect(error.message).toBe("of the listener");
   });
 
-  it("knows whether anybody listens", () => {
+  it("knows whether there is a listener", () => {
     const sample = new Sample();
     expect(sample.hears).toBe(false);
     sample.on("tick", () => undefined);

@@ -29,7 +29,7 @@ const knownAgain = async (): Promise<void> => {
 executorBehaviour(redis);
 
 describe("executor on a Cluster", () => {
-  it("says so, typed, when keys do not share a slot", async () => {
+  it("reports it, typed, when keys do not share a slot", async () => {
     const error = await rejection(
       putAll.run(redis.client, { first: keyOn(0), others: [keyOn(1)] }, { ttlMs: 1_000, values: ["a", "b"] }),
     );

@@ -149,7 +149,7 @@ describe("ExpiryScheduler", () => {
     expect(lease.lapsedAt).toBeDefined();
   });
 
-  it("goes on renewing a lease that its renewer schedules again", () => {
+  it("keeps renewing a lease that its renewer schedules again", () => {
     fake();
     const scheduler = new ExpiryScheduler();
     const lease = new Sample(10, 100);
@@ -207,7 +207,7 @@ describe("ExpiryScheduler", () => {
     expect(lease.batches).toEqual([]);
   });
 
-  it("goes on with the others when one of them throws", () => {
+  it("continues with the others when one of them throws", () => {
     fake();
     const scheduler = new ExpiryScheduler();
     const bad = new Sample(Infinity, 10);

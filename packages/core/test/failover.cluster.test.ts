@@ -189,7 +189,7 @@ describe("a master that is lost", () => {
     expect(places.filter((count) => count === 1)).toHaveLength(1);
   });
 
-  it("ends calls with the Cluster's own error when nobody takes over, and they go on once it is back", async () => {
+  it("ends calls with the Cluster's own error when nobody takes over, and they continue once it is back", async () => {
     const client = await own(redis);
     const key = redis.prefix;
     await addOnce.run(client, { key }, { op: "1" });

@@ -30,7 +30,7 @@ describe("failover by Sentinel", () => {
     await old.start();
   });
 
-  it("takes no word of an old master that was stopped and goes on, once the Sentinels have another", async () => {
+  it("takes no word of an old master that was stopped and continues, once the Sentinels have another", async () => {
     const client = await own(redis);
     const [old] = redis.server.nodes as [RedisNode];
     const writer = new Writer(client, redis.prefix, 120_000);

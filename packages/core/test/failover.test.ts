@@ -155,7 +155,7 @@ describe("what the deadline ends", () => {
 });
 
 describe("a client of ours that gets READONLY", () => {
-  it("connects anew once for all calls, and not more than twice a second", async () => {
+  it("connects again once for all calls, and not more than twice a second", async () => {
     const [node] = redis.server.nodes as [RedisNode];
     const client = await own(redis);
     await read.run(client, { key: redis.prefix }, {});

@@ -96,7 +96,7 @@ describe("behind one address, after a failover whose former master lives on", ()
     expect(await next.call("GET", "moved")).toBe("2");
   });
 
-  it("a client of ours that only reads follows a connection that is made anew", async () => {
+  it("a client of ours that only reads follows a connection that is made again", async () => {
     const { former, next, client, failOver } = await aSite();
     const context = attach(client, { prefix: redis.prefix });
     redis.defer(() => context.detach());
@@ -155,7 +155,7 @@ describe("behind one address, after a failover whose former master lives on", ()
     expect(connection.isBroken).toBe(true);
   });
 
-  it("a copy of the client (isolate) follows it, also when it only reads", async () => {
+  it("a copy of the client (isolate) follows it, even when it only reads", async () => {
     const { former, next, client, failOver } = await aSite();
     const context = attach(client, { prefix: redis.prefix, isolate: true });
     redis.defer(() => context.detach());

@@ -220,7 +220,7 @@ describe("a client over HTTP", () => {
     expect(names()).toHaveLength(1);
   });
 
-  it("rejects what needs a connection of its own", async () => {
+  it("rejects what needs its own connection", async () => {
     const need = { key: key(), replicas: 1, timeoutMs: 1_000 };
     await redis.client.set(key(), "x", "PX", 60_000);
     const failure = await rejection(optimistic(client, [key()], () => Promise.resolve()));

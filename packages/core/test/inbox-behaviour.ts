@@ -50,7 +50,7 @@ export const inboxBehaviour = (redis: TestRedis<RedisMode>): void => {
       await expect(opened(first.inbox, 100)).rejects.toMatchObject({ code: "KIT_CLOSED" });
     });
 
-    it("hears its channel also on a client with a key prefix", async () => {
+    it("receives its channel also on a client with a key prefix", async () => {
       const client = redis.connect({ keyPrefix: "app:" });
       await client.ping();
       const inbox = await openInbox(redis, client);
@@ -61,7 +61,7 @@ export const inboxBehaviour = (redis: TestRedis<RedisMode>): void => {
       expect(inbox.channel.startsWith(`${redis.prefix}:inbox:`)).toBe(true);
     });
 
-    it("is a channel of its own for each prefix and each client", async () => {
+    it("is its own channel for each prefix and each client", async () => {
       const channels = [redis.client, redis.client, redis.connect()].map((client, index) => {
         const context = attach(client, { prefix: `${redis.prefix}${String(index)}` });
         redis.defer(() => context.detach());

@@ -11,7 +11,7 @@ const redis = useRedis(vitest);
 inboxBehaviour(redis);
 
 describe("inbox", () => {
-  it("subscribes again after each of thirty CLIENT KILLs, and says so each time", async () => {
+  it("subscribes again after each of thirty CLIENT KILLs, and reports it each time", async () => {
     const client = await own(redis);
     const inbox = await openInbox(redis, client);
     let resubscribed = 0;
@@ -55,7 +55,7 @@ describe("inbox", () => {
     expect(inbox.isOpen).toBe(true);
   });
 
-  it("does not wait for ever for a subscription that is never confirmed", async () => {
+  it("does not wait forever for a subscription that is never confirmed", async () => {
     const proxy = await proxied(redis);
     const client = await own(redis, { url: proxy.url });
     const inbox = await openInbox(redis, client, false);

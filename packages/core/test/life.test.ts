@@ -18,7 +18,7 @@ const pending = () => {
   return { promise, finish };
 };
 
-it("lets calls begin until close(), and detaches behind the end", async () => {
+it("lets calls start until close(), and detaches behind the end", async () => {
   const life = made();
   const { context } = life;
   expect(await life.call("thing.do", noFacts, async () => "done")).toBe("done");
@@ -66,7 +66,7 @@ it("waits also for a call that fails, and closes then", async () => {
   await closed;
 });
 
-it("waits also for work of its own, which may begin while it closes and settles as it does", async () => {
+it("waits also for work of its own, which may start while it closes and settles as it does", async () => {
   const life = made();
   const { promise, finish } = pending();
   const order: string[] = [];
@@ -92,7 +92,7 @@ it("closes once, with the options of the first call", async () => {
   expect(ends[0]).toBeGreaterThan(500_000);
 });
 
-it("closes once, also when the end closes it again", async () => {
+it("closes once, even when the end closes it again", async () => {
   const life = made();
   let ends = 0;
   const end = async (): Promise<void> => {
@@ -110,7 +110,7 @@ it("stays open when the options of close() are wrong", async () => {
   await life.close({}, end);
 });
 
-it("detaches also when the end fails", async () => {
+it("detaches even when the end fails", async () => {
   const life = made();
   await expect(life.close({}, () => Promise.reject(new Error("no")))).rejects.toThrow("no");
   const next = attach(redis.client, { prefix: redis.prefix });

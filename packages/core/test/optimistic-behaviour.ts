@@ -131,7 +131,7 @@ export const optimisticBehaviour = (redis: TestRedis<RedisMode>): void => {
       expect((await increment(client, redis.prefix)).value).toBe(1);
     });
 
-    it("says so when a write failed while the others were made", async () => {
+    it("reports it when a write failed while the others were made", async () => {
       const list = `{${redis.prefix}}:list`;
       await redis.client.lpush(list, "x");
       await redis.client.pexpire(list, 60_000);

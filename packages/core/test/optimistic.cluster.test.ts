@@ -78,7 +78,7 @@ describe("optimistic on a Cluster", () => {
     await endMigrations(redis);
   });
 
-  it("waits while a slot is between two nodes, and then goes on", async () => {
+  it("waits while a slot is between two nodes, and then continues", async () => {
     const client = await own(redis);
     const key = keyOn(1);
     const slot = String(slotOf(key));

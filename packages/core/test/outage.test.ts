@@ -36,7 +36,7 @@ describe("An outage", () => {
     });
   });
 
-  it("of another kind is reported, too, and a connection ends none but the lack of one", () => {
+  it("of another kind is reported as well, and a connection ends none but the lack of one", () => {
     const { reporter, codes } = reporting();
     reporter.failed("waiting", away);
     reporter.connected("waiting");
@@ -49,7 +49,7 @@ describe("An outage", () => {
     expect(codes.slice(3)).toEqual(["KIT_UNAVAILABLE", "KIT_SERVER"]);
   });
 
-  it("goes on when its loop ends, until a command succeeds and no other loop fails", () => {
+  it("continues when its loop ends, until a command succeeds and no other loop fails", () => {
     const { reporter, codes, errors } = reporting();
     reporter.failed("renewing", away);
     reporter.ended("renewing");
@@ -71,7 +71,7 @@ describe("An outage", () => {
     expect(codes.slice(2)).toEqual(["KIT_UNAVAILABLE", "KIT_RECOVERED"]);
   });
 
-  it("begins also with a failure that is not tried again, if it may pass", () => {
+  it("starts also with a failure that is not tried again, if it may pass", () => {
     const { reporter, codes } = reporting();
     reporter.report(unknown);
     reporter.failed("waiting", away);

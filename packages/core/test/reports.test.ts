@@ -46,7 +46,7 @@ describe("replicationReport", () => {
     expect(await connectionsNamed(redis, "kit:report")).toEqual([]);
   });
 
-  it("shows a chain, also when asked at its end", async () => {
+  it("shows a chain, even when asked at its end", async () => {
     await replica(1).call("REPLICAOF", "127.0.0.1", String(replica(0).port));
     await linked(replica(1));
     const client = await own(redis, { url: `redis://${address(replica(1))}` });

@@ -89,7 +89,7 @@ describe("retry", () => {
     await expect(outcome).rejects.toThrow("3");
   });
 
-  it("begins no try after waitMs, and rejects with the last error", async () => {
+  it("starts no try after waitMs, and rejects with the last error", async () => {
     vi.useFakeTimers();
     const startedAt = performance.now();
     const begun: number[] = [];

@@ -398,7 +398,7 @@ return redis.call("HLEN", parts[1]) + redis.call("STRLEN", parts[2])`,
     await redis.client.del(key);
   });
 
-  it("are typed also where TYPE is forbidden", async () => {
+  it("are typed even where TYPE is forbidden", async () => {
     await redis.server.call("ACL", "SETUSER", "ada", "on", ">pw", "~*", "&*", "+@all", "-type");
     redis.defer(() => redis.server.call("ACL", "DELUSER", "ada"));
     const client = await own(redis, { url: redis.url.replace("redis://", "redis://ada:pw@") });

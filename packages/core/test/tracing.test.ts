@@ -46,7 +46,7 @@ describe("traced", () => {
     expect(events.find(([phase]) => phase === "error")?.[1]).toMatchObject({ error });
   });
 
-  it("does not even make the context while nobody listens", async () => {
+  it("does not even make the context while there is no listener", async () => {
     let made = 0;
     const context = (): object => ({ made: ++made });
     await traced("sample.unheard", context, () => Promise.resolve(1));

@@ -100,7 +100,7 @@ const v6At = (bytes: Uint8Array, from: number, to: number): bigint => {
   }
   if (before < 0 ? count !== 8 : count === 8) return -1n;
   if (before >= 0) {
-    // The groups behind `::` go to the end.
+    // The groups after `::` go to the end.
     for (let at = 1; at <= 8 - before; at++)
       groups.setUint16(16 - 2 * at, at <= count - before ? groups.getUint16(2 * (count - at)) : 0);
   }

@@ -55,7 +55,7 @@ export class RangeFolder<T extends number | bigint> {
     if (first < this.#lastFirst) return "is out of order. Sort the ranges by their first address";
     const open = this.#open;
     for (let top = open.at(-1); top && top.last < first; top = open.at(-1)) this.#endTop(top);
-    // A range may come before a wider one that begins at the same address.
+    // A range may come before a wider range that starts at the same address.
     let depth = open.length;
     while (depth > 0 && open[depth - 1]!.first === first && open[depth - 1]!.last < last) depth--;
     const inner = open[depth - 1];
@@ -65,7 +65,7 @@ export class RangeFolder<T extends number | bigint> {
       return inner.place === place ? undefined : "is listed twice with different places";
     if (first > this.#cursor) this.#record(first, inner?.place ?? 0);
     if (isCrossing) this.crossing++;
-    // A wider one ends here; behind a narrower one this range goes on.
+    // A wider range ends here. After a narrower range, this range continues.
     for (let outer = inner; outer && outer.last < last; outer = open[--depth - 1])
       if (outer.last - outer.first > last - first) open.splice(depth - 1, 1);
     open.splice(depth, 0, { first, last, place });

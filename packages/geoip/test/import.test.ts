@@ -160,7 +160,7 @@ describe("an import", () => {
       );
   });
 
-  it("reads each file by its own header, also where rows of two have the same bytes", async () => {
+  it("reads each file by its own header, even where rows of two have the same bytes", async () => {
     const v4 = csv("v4.csv", [header, "1.0.0.0/24,101,102"]);
     const v6 = csv("v6.csv", ["network,registered_country_geoname_id,geoname_id", "2001:db8::/32,101,102"]);
     await fixture.import(geoLite2({ blocks: [v4, v6], locations: [csv("en.csv", locationsEn)] }));

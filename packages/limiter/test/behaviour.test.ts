@@ -98,7 +98,7 @@ inModes(
         });
       });
 
-      it("keeps to its limits where they reach beyond any calendar", async () => {
+      it("keeps its limits even if they are longer than any calendar", async () => {
         const limiter = make({ yearly: { count: 1, perMs: 31_536_000_000 } });
         const used = await limiter.penalize(key, 1_000_000_000);
         expect(used).toMatchObject({ allowed: false, remaining: 0, resetMs: 1e13, retryAfterMs: 1e13 });
@@ -170,7 +170,7 @@ inModes(
         expect(await limiter.check(key)).toMatchObject({ remaining: 4 });
       });
 
-      it("answers each call of one command, also where the key of another is damaged", async () => {
+      it("answers each call of one command, even if the key of another call is damaged", async () => {
         const limiter = make();
         const { rate } = fixture().keys;
         await fixture().db.rpush(rate("list"), "x");
@@ -222,7 +222,7 @@ inModes(
           await waiting;
         });
 
-        it("rejects immediately where the wait would be too long, and uses nothing", async () => {
+        it("rejects immediately if the wait would be too long, and uses nothing", async () => {
           const limiter = make();
           expect(await allowedOf(limiter, 5)).toBe(5);
           const error = await rejection(limiter.wait(key, { waitMs: 1_000 }));
@@ -307,7 +307,7 @@ inModes(
       });
 
       describe("setLimits", () => {
-        it("replaces the limits in all processes, and what is used stays used", async () => {
+        it("replaces the limits in all processes, and keeps the used tokens", async () => {
           const [one, two] = [make(), other()];
           expect(await allowedOf(one, 3)).toBe(3);
           await one.setLimits({ fewer: { count: 4, perMs: hourMs } });

@@ -42,7 +42,7 @@ describe("onUnavailable", () => {
     expect(errors).toEqual([]);
   });
 
-  it("allow: allows, says so once, and once that the server answers again", async () => {
+  it("allow: allows, reports it once, and once that the server answers again", async () => {
     const { proxy, limiter, errors } = await onProxy({ onUnavailable: "allow", deadlineMs: 1_500 });
     proxy.down.hole = true;
     expect(await limiter.consume(key)).toMatchObject({ allowed: true, decidedBy: "outage" });

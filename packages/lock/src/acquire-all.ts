@@ -51,7 +51,7 @@ const tryNames = async (
       refusals.set(name, { name, error: () => kind.timeoutError(request, seen) });
       return null;
     };
-    // A lease that is given back at once must not keep its lock taken.
+    // A lease that is released immediately must not keep its lock taken.
     return leaser.acquire(name, { ...resolved, minHoldMs: 0 }, refused, startedAt);
   });
   const ended = await Promise.allSettled(tries);

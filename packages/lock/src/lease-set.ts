@@ -71,7 +71,7 @@ export class LeaseSet implements AsyncDisposable {
   async extend(leaseMs?: number): Promise<void> {
     this.assertHeld();
     const extended = await Promise.allSettled(this.#leases.map((lease) => lease.extend(leaseMs)));
-    // A loss has released the others, which is then their error.
+    // A loss has released the others, so the loss is their error.
     if (this.#loss !== undefined) throw withCaller(this.#loss);
     for (const one of extended) if (one.status === "rejected") throw withCaller(one.reason);
   }

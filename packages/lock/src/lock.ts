@@ -298,7 +298,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    */
   async forceRelease(name: string): Promise<string | null> {
     this.#life.assertOpen();
-    // Two steps, so that a repeat after a lost reply cannot affect the next holder. A lock that changes hands in between needs
+    // Two steps, so that a repeat after a lost reply cannot affect the next holder. If the lock changes hands in between, it needs
     // no force.
     const { owner } = await this.#commands.inspect(name, 0);
     if (!owner) return null;
@@ -329,7 +329,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
       ({ fencingToken }) => typeof fencingToken === "string" && /^\d+$/.test(fencingToken),
     );
     const { leaseMs, renew, maxHoldMs, holder } = saved;
-    // A limit that is not in the text does not apply, whatever this object's own default is.
+    // A limit that is not in the text does not apply, even if this object has a default.
     const defaults = { ...this.#defaults, maxHoldMs: undefined };
     const resolved = resolve("options", { leaseMs, renew, maxHoldMs, holder }, acquireRules, defaults);
     return await this.#leaser.resume(saved, resolved, saved.fencingToken);

@@ -27,7 +27,7 @@ export class Sections {
 
   /** @throws {LockSelfDeadlockError} the caller is inside a section that holds one of the names, and would wait for itself. */
   assertOutside(names: readonly string[]): void {
-    // Bad input has its own error.
+    // Invalid input has its own error.
     if (!Array.isArray(names)) return;
     for (const name of new Set<string>(names)) if (this.around(name)) throw new LockSelfDeadlockError(name);
   }
@@ -35,7 +35,7 @@ export class Sections {
   /** Runs `routine` as a section. It is over when the routine and all nested ones have finished: then its lease may be released. */
   async run<T>(names: readonly string[], lease: Lease | undefined, routine: () => Promise<T> | T): Promise<T> {
     let outer = this.#storage.getStore();
-    // So a chain of sections, each begun by the one before it and left running, does not grow.
+    // So a chain of sections does not grow, if each starts the next one and leaves it running.
     while (outer?.isOver) outer = outer.outer;
     const section: Section = { names, lease, outer, nested: new Set(), isOver: false };
     try {

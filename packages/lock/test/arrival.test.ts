@@ -12,7 +12,7 @@ const name = "chest";
 
 describeLeaseArrival(leasingOf(redis));
 
-describe("a grant that is over when its waiter hears of it", () => {
+describe("a grant that is over when its waiter learns of it", () => {
   it("is asked for again, as long as the waiter has time", async () => {
     // A user that may not subscribe asks, and is granted by the answer.
     const login = { username: "limited", password: "secret" };

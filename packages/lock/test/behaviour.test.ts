@@ -74,7 +74,7 @@ inModes(
           expect(await db.get(key())).toBe("somebody|else");
         });
 
-        it("gives every grant a larger fencing token, also after expiry, force and a clock that went back", async () => {
+        it("gives every grant a larger fencing token, even after expiry, force and a clock that went back", async () => {
           const { db } = fixture;
           const lock = make();
           const tokens: bigint[] = [];
@@ -133,7 +133,7 @@ inModes(
           expect(await lock.forceRelease(name)).toBeNull();
         });
 
-        it("shows holder, time left, fencing token and waiters to whoever looks", async () => {
+        it("shows any caller the holder, time left, fencing token and waiters", async () => {
           const lock = make();
           expect(await lock.inspect(name)).toEqual({
             state: "free",

@@ -58,7 +58,7 @@ const recorded = (lock: Lock): object[] =>
     ["kit:lock.acquire", "kit:lock.release"],
   );
 
-it("a lease that is logged shows what is its caller's, and not its token", async () => {
+it("a logged lease shows the caller's fields, and not its token", async () => {
   const { lock } = await guarded();
   const lease = await lock.acquire(name, { leaseMs: 60_000 });
   const { token, fencingToken } = lease;
@@ -122,7 +122,7 @@ describe("neither password nor token nor stored text is shown by any error, even
     expectSilence();
   });
 
-  it("of a server that refuses what is asked", async () => {
+  it("of a server that rejects the command", async () => {
     const { server, lock, raises, expectSilence } = await guarded();
     const stored = `${canary}-stored`;
     for (const key of [keys.lease, keys.fence, keys.queue]) {

@@ -42,7 +42,7 @@ const guardedWrite = async (value: string, fencingToken: string): Promise<boolea
 };
 
 describe("defects of the classic lock, absent here", () => {
-  it("a crash holds it for ever", async () => {
+  it("a crash holds it forever", async () => {
     const ours = await mortalLock({ leaseMs: 300 });
     await ours.lock.acquire(name);
     ours.proxy.cut();
@@ -65,7 +65,7 @@ describe("defects of the classic lock, absent here", () => {
     expect(ours.proxy.requests).toBe(2);
   });
 
-  it("release retries without bound for as long as somebody touches the key", async () => {
+  it("release retries without bound while another client changes the key", async () => {
     const ours = await mortalLock();
     const lease = await ours.lock.acquire(name);
     ours.proxy.reset();
@@ -76,7 +76,7 @@ describe("defects of the classic lock, absent here", () => {
     expect(ours.proxy.requests).toBe(1);
   });
 
-  it("who comes later may win, since nobody stands in the queue", async () => {
+  it("a later caller may win, because there is no queue", async () => {
     const lock = fixture.make();
     const holder = await lock.acquire(name);
     const early = await enqueue(fixture.on(redis.connect()), name);
@@ -106,7 +106,7 @@ describe("the four classic symptoms, absent here", () => {
     expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
   });
 
-  it("symptom 2: a crash before EXPIRE holds it for ever", async () => {
+  it("symptom 2: a crash before EXPIRE holds it forever", async () => {
     const ours = await mortalLock({ leaseMs: 6_000 });
     await ours.lock.acquire(name);
     ours.proxy.cut();
@@ -115,7 +115,7 @@ describe("the four classic symptoms, absent here", () => {
     expect(await fixture.db.pttl(ourKey())).toBeGreaterThan(0);
   });
 
-  it("symptom 3: several hold it at once", async () => {
+  it("symptom 3: several hold it at the same time", async () => {
     const holders = [redis.connect(), redis.connect(), redis.connect()];
     const leases: Lease[] = [];
     for (const holder of holders) {

@@ -226,7 +226,7 @@ describe("a fleet of old and new holders", () => {
     expect(await redis.client.exists(name, `mutex:${name}`)).toBe(0);
   });
 
-  it("is seen to overlap where a release does not compare the token", async () => {
+  it("overlaps if a release does not compare the token", async () => {
     const broken = defineScript({
       name: "broken.release",
       source: scripts.release.source.replace("~= token", "== nil"),
@@ -318,7 +318,7 @@ describe("a waiter", () => {
     expect(await lease.release()).toBe("released");
   });
 
-  it("leaves nothing behind when it gives up, whatever its try finds at that moment", async () => {
+  it("leaves nothing when it gives up, whatever its try finds at that moment", async () => {
     const lock = make();
     for (let round = 0; round < 30; round++) {
       const held = await make().acquire(name);
@@ -334,7 +334,7 @@ describe("a waiter", () => {
     await eventually(async () => expect(await redis.client.exists(name)).toBe(0));
   });
 
-  it("goes on through an outage that ends within waitMs", async () => {
+  it("continues through an outage that ends within waitMs", async () => {
     const held = await make().acquire(name);
     const client = connect();
     const lock = lockOn(client, { deadlineMs: 300 });

@@ -52,7 +52,7 @@ describe("a lock with lockDelayMs", () => {
     expect(await fixture.make().tryAcquire(name)).toBeNull();
   });
 
-  it("is free at once after a release, and after close()", async () => {
+  it("is free immediately after a release, and after close()", async () => {
     const lock = make();
     expect(await (await lock.acquire(name)).release()).toBe("released");
     expect(await fixture.db.exists(leaseKey())).toBe(0);
@@ -121,7 +121,7 @@ describe("a lock with minHoldMs", () => {
     expect(await fixture.db.exists(leaseKey())).toBe(0);
   });
 
-  it("is free at once after a longer job", async () => {
+  it("is free immediately after a longer job", async () => {
     const lock = make(20);
     await lock.using(name, () => {
       const startedAt = performance.now();
@@ -141,7 +141,7 @@ describe("a lock with minHoldMs", () => {
     await granted.release();
   });
 
-  it("does not apply to several names at once", async () => {
+  it("does not apply to sets of several names", async () => {
     const lock = make(minuteMs);
     await lock.usingAll([name, "lamp"], () => undefined);
     expect(await fixture.db.exists(leaseKey())).toBe(0);

@@ -20,7 +20,7 @@ describe("kit lock release", () => {
     return reports[0]!;
   };
 
-  it("shows who would lose the lock, and takes it away only with --run", async () => {
+  it("shows which holder would lose the lock, and takes it away only with --run", async () => {
     const { prefix } = redis;
     const dead = createLock(redis.client, { prefix, holder: "web-1", leaseMs: 600_000, renew: false });
     redis.defer(() => dead.close({ timeoutMs: 0 }));

@@ -31,7 +31,7 @@ describe("a lock with the option durable", () => {
     await (await fixture.make().acquire(name, { waitMs: 60_000 })).release();
   });
 
-  it("emits no loss of a lease that ends before it is confirmed, since nobody had it", async () => {
+  it("emits no loss of a lease that ends before it is confirmed, because no caller had it", async () => {
     const lock = fixture.make({ durable: { replicas: 1, timeoutMs: 3_600_000 } });
     const events: unknown[] = [];
     for (const event of ["acquired", "lost", "released"] as const) lock.on(event, (fact) => events.push(fact));
@@ -42,7 +42,7 @@ describe("a lock with the option durable", () => {
     expect(events).toEqual([]);
   });
 
-  it("gives a lease that the disk has confirmed, at once and by push", async () => {
+  it("gives a lease that the disk has confirmed, immediately and by push", async () => {
     const lock = fixture.make({ durable: local });
     const first = await lock.acquire(name);
     expect(await lock.tryAcquire(name)).toBeNull();
@@ -54,7 +54,7 @@ describe("a lock with the option durable", () => {
     expect(await second.release()).toBe("released");
   });
 
-  it("confirms readers and writers, too", async () => {
+  it("confirms readers and writers", async () => {
     const { client, prefix } = redis;
     const options = { prefix, deadlineMs: 10_000 };
     await using unsafe = createReadWriteLock(client, { ...options, durable: short });

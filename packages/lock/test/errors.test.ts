@@ -20,7 +20,7 @@ const buyerOf = (call: () => Promise<unknown>): Promise<Error> => {
 const home = /at (async )?theBuyersOwnFunction .*errors\.test\.ts/;
 
 describe("the stack of an error leads to the caller", () => {
-  it("of connect(), where nobody listens", async () => {
+  it("of connect(), where there is no listener", async () => {
     const url = `redis://127.0.0.1:${closedPort}`;
     expect((await buyerOf(() => connect({ url, deadlineMs: 100 }))).stack).toMatch(home);
   });
@@ -31,7 +31,7 @@ describe("the stack of an error leads to the caller", () => {
     expect((await buyerOf(() => lock.acquire(name, { waitMs: 20 }))).stack).toMatch(home);
   });
 
-  it("of a lease that was lost, for each who hears of it, once", async () => {
+  it("of a lease that was lost, for each who learns of it, once", async () => {
     const lock = fixture.make();
     const lease = await lock.acquire(name);
     await fixture.db.del(fixture.keysOf(name).lease);

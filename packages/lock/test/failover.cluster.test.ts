@@ -13,7 +13,7 @@ const fixture = fixtureOf(redis);
 describeLeaseShard(leasingOf(redis), fenceGrows);
 
 describe("a lock whose slot moves", () => {
-  it("is waited for as long as the move takes; a single try says what moves", async () => {
+  it("makes acquires wait as long as the move takes; a single try reports what moves", async () => {
     // Another lock than that of the tests above, whose slot stays.
     const name = "moving chest";
     const slot = String(slotOf(fixture.keysOf(name).lease));

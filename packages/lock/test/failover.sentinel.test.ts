@@ -16,7 +16,7 @@ const owned = async (): Promise<Lock> => fixture.on(await ownClient(redis));
 describeLeaseSentinels(leasing, fenceGrows);
 
 describe("a lock whose master fails", () => {
-  it("hands out larger fencing tokens also when the last one was ahead of the new master's clock", async () => {
+  it("hands out larger fencing tokens even when the last one was ahead of the new master's clock", async () => {
     const lock = await owned();
     const { fence } = fixture.keysOf(name);
     const before = await lock.acquire(name);
@@ -57,7 +57,7 @@ describe("a lock with the option durable", () => {
   });
 });
 
-describe("a lock whose master is stopped and goes on", () => {
+describe("a lock whose master is stopped and continues", () => {
   it("is held by one at a time by the word of the new master, and the old one grants nothing to our clients", async () => {
     const [holding, waiting, idle] = [await owned(), await owned(), await owned()];
     await (await idle.acquire("before")).release();

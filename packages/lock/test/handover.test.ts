@@ -72,7 +72,7 @@ describe("the texts for people", () => {
     await lease.release();
   });
 
-  it("says that a lease without expiry has no end", async () => {
+  it("reports that a lease without expiry has no end", async () => {
     const lock = fixture.make();
     const lease = await lock.acquire(name);
     await fixture.db.persist(fixture.keysOf(name).lease);

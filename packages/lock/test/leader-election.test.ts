@@ -77,7 +77,7 @@ describe("of the processes that want to lead", () => {
     expect(new Set(leaders.values()).size).toBe(leaders.size);
   };
 
-  it("another leads at once when the leader receives SIGTERM", async () => {
+  it("another process leads immediately when the leader receives SIGTERM", async () => {
     const [former, before] = [leader, fence];
     await eventually(async () => expect(await msLeft()).toBeGreaterThan(6_000), patient);
     const endedAt = performance.now();
@@ -118,7 +118,7 @@ describe("of the processes that want to lead", () => {
     await othersWait();
   });
 
-  it("one leads again after an outage, in which acquires began", async () => {
+  it("one leads again after an outage, in which acquires started", async () => {
     const [former, before] = [leader, fence];
     const [node] = server.nodes;
     node!.pause();
@@ -148,7 +148,7 @@ describe("of the processes that want to lead", () => {
 });
 
 describe("the singleton cron", () => {
-  it("does a job once a tick, also when the process that does it dies or is stopped", async () => {
+  it("does a job once a tick, even when the process that does it dies or is stopped", async () => {
     const programs = [1, 2, 3].map(() => spawn("cron.mjs", { EVERY_MS: "9000" }));
     const runs = (): readonly string[] => programs.flatMap((program) => program.said("runs"));
 

@@ -80,7 +80,7 @@ describe("a forced release without a reply", () => {
 });
 
 describe("a server that falls silent", () => {
-  it("costs the lease in time also behind a link that is half open, and lock and client recover", async () => {
+  it("costs the lease in time, even over a half-open link, and lock and client recover", async () => {
     const { proxy, client } = await behindProxy();
     const lock = fixture.on(client, { leaseMs: 3_000, deadlineMs: 300 });
     const lease = await eventually(() => lock.acquire(name));
@@ -101,7 +101,7 @@ describe("a server that falls silent", () => {
     expect(BigInt(again.fencingToken)).toBeGreaterThan(BigInt(lease.fencingToken));
   });
 
-  it("gives back at once what it still holds for us when only its replies are too late", async () => {
+  it("releases its leases immediately when only its replies are too late", async () => {
     const { proxy, client } = await behindProxy();
     const lock = fixture.on(client, { leaseMs: 2_000, deadlineMs: 200 });
     const lease = await eventually(() => lock.acquire(name));
@@ -217,7 +217,7 @@ describe("renewal", () => {
     expect(lease.isHeld).toBe(true);
   });
 
-  it("comes at once on a new connection, long before it is due", async () => {
+  it("comes immediately on a new connection, long before it is due", async () => {
     const lock = fixture.on(fixture.connect());
     await lock.acquire(name, { leaseMs: 600_000 });
     await fixture.db.pexpire(key(), 60_000);
@@ -250,7 +250,7 @@ describe("renewal", () => {
 });
 
 describe("a lease", () => {
-  it("that ran out is replaced as soon in front of many waiters of one process as in front of one", async () => {
+  it("that ran out is replaced as soon ahead of many waiters of one process as ahead of one", async () => {
     // Each step of waiting for one's turn is 20 ms, half a second at most.
     await atBest(250, async () => {
       const lock = fixture.make();
@@ -309,7 +309,7 @@ describe("a renewal of which a copy comes late", () => {
     expect(await lease.release()).toBe("released");
   });
 
-  it("takes nothing from an extension that was made meanwhile, also if it was one to less", async () => {
+  it("takes nothing from an extension that was made meanwhile, even if it shortened the lease", async () => {
     const { proxy, client } = await behindProxy();
     const lease = await fixture.on(client).acquire(name, { leaseMs: 30_000, renew: false });
     // From here on the server has the script.

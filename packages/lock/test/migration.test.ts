@@ -33,7 +33,7 @@ describe("what differs from redlock", () => {
     vi.restoreAllMocks();
   });
 
-  it("does not survive the loss of its server, where redlock goes on with two of three", async () => {
+  it("does not survive the loss of its server, where redlock continues with two of three", async () => {
     const servers = await Promise.all([1, 2, 3].map(() => startRedis()));
     const clients = servers.map(({ url }) => unheard(new Redis(url, { maxRetriesPerRequest: 0 })));
     redis.defer(async () => {
@@ -69,7 +69,7 @@ describe("what differs from redlock", () => {
     });
   });
 
-  it("says of a release that came too late what it was, instead of rejecting", async () => {
+  it("reports a late release as such, instead of rejecting", async () => {
     const held4 = await old4().lock(name(), 30_000);
     await fixture.db.del(name());
     expect(await rejection(held4.unlock())).toBeInstanceOf(Redlock4.LockError);

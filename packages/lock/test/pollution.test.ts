@@ -12,7 +12,7 @@ const runs = 1_500;
 
 describeLeasePollution(leasingOf(redis));
 
-it("reads a stored holder as text, whatever it says", async () => {
+it("reads a stored holder as text, whatever it contains", async () => {
   const { json } = drawing(4);
   const lock = fixture.make();
   const { lease } = fixture.keysOf("chest");

@@ -7,12 +7,12 @@ import * as source from "../src/quorum/index.js";
 const surface = ["QuorumError", "SameServerError", "createQuorumLock"];
 
 describe("@kit/lock/quorum", () => {
-  it("exports these names and no others, also when it is built, to import and to require", () => {
+  it("exports these names and no others, even when it is built, to import and to require", () => {
     const required = createRequire(import.meta.url)("@kit/lock/quorum") as object;
     for (const exported of [source, built, required]) expect(Object.keys(exported).sort()).toEqual(surface);
   });
 
-  it("has errors that say what happened, with a stable code and their facts as fields", () => {
+  it("has errors that report what happened, with a stable code and their facts as fields", () => {
     const error = new source.QuorumError("chest", "was not granted within 500 ms", 2, [
       { server: "a:1", vote: "granted" },
       { server: "b:2", vote: "held", holder: "you", msLeft: 7 },

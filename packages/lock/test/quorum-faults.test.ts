@@ -42,7 +42,7 @@ const warm = async (lock: QuorumLock): Promise<QuorumLock> => {
 };
 
 describe("answers that come too slowly", () => {
-  it("are no grant, and everything is released, also what is granted late", async () => {
+  it("are no grant, and everything is released, even late grants", async () => {
     const { clients, proxies } = await fixture.proxied();
     const lock = await warm(fixture.make({ holder: "me" }, clients));
     for (const { down } of proxies) down.latencyMs = 400;
@@ -53,7 +53,7 @@ describe("answers that come too slowly", () => {
 });
 
 describe("servers that hang", () => {
-  it("as a majority end the try, and leave nothing behind", async () => {
+  it("of a majority end the try, and leave nothing", async () => {
     const { clients, proxies } = await fixture.proxied();
     const lock = await warm(fixture.make({ nodeTimeoutMs: 300, leaseMs: 5_000 }, clients));
     // The commands arrive, the answers do not.
@@ -133,7 +133,7 @@ describe("releases while a server is away", () => {
 });
 
 describe("a restart without data", () => {
-  it("of each server in turn loses nothing: the holder keeps it, nobody comes in, each server is refilled", async () => {
+  it("of each server in turn loses nothing: the holder keeps it, no other caller gets it, each server is refilled", async () => {
     const lock = fixture.make({ holder: "me", leaseMs: 9_000 });
     const lease = await lock.acquire("chest");
     await fixture.untilHeld("chest", ["me", "me", "me"], lease);
@@ -172,7 +172,7 @@ describe("a restart without data", () => {
     for (const proxy of proxies) proxy.heal();
   });
 
-  it("gives a held lease away where no server abstains", async () => {
+  it("gives a held lease away if no server abstains", async () => {
     const { lease, proxies } = await forgotten({ leaseMs: 60_000 });
     const second = await fixture.make({ leaseMs: 60_000 }).acquire("chest");
     expect([lease.isHeld, second.isHeld]).toEqual([true, true]);
@@ -262,7 +262,7 @@ describe("a lease", () => {
 });
 
 describe("a lost reply", () => {
-  it("to an acquire leaves no lease that nobody has", async () => {
+  it("to an acquire leaves no lease without a holder", async () => {
     const { clients, proxies } = await fixture.proxied();
     const lock = await warm(fixture.make({ holder: "me" }, clients));
     for (const proxy of proxies.slice(0, 2)) proxy.down.cutNext = 1;

@@ -62,7 +62,7 @@ describe("the scripts of a quorum lock", () => {
     expect(await acquire("b|you", { guardMs: 80_000_000, isAsked: 1 })).toMatchObject({ state: "held" });
   });
 
-  it("acquire: say who the server is with a grant, if they are asked", async () => {
+  it("acquire: identify the server with a grant, if they are asked", async () => {
     const granted = await acquire("a|me", { isAsked: 1 });
     expect(granted).toMatchObject({ state: "granted", server: { runId: expect.stringMatching(/^\w{40}$/) as string } });
     expect(await acquire("a|me", { isAsked: 1 })).toMatchObject({ state: "repeated", server: granted.server });
@@ -86,7 +86,7 @@ describe("the scripts of a quorum lock", () => {
     expect(await renew("b|you")).toMatchObject({ state: "taken", by: { holder: "me" } });
   });
 
-  it("renew: write a lease anew only for a holder that is valid", async () => {
+  it("renew: write a lease again only for a holder that is valid", async () => {
     const now = await serverNow();
     expect(await renew("a|me")).toMatchObject({ state: "gone" });
     expect(await renew("a|me", { refillUntil: now - 1 })).toMatchObject({ state: "gone" });

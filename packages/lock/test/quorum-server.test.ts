@@ -41,7 +41,7 @@ describe("a server's vote on a new lease", () => {
 });
 
 describe("a server's vote on a renewal", () => {
-  it("writes a lease anew while it is held, and counts", async () => {
+  it("writes a lease again while it is held, and counts", async () => {
     const { server } = await behindProxy();
     const heldUntil = performance.now() + 60_000;
     const vote = await server.renew(request, { termMs: 60_000, heldUntil }, 60_000, always);

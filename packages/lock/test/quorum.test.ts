@@ -40,7 +40,7 @@ describe("a quorum lock", () => {
     await next.release();
   });
 
-  it("runs a routine and releases it, also after an error", async () => {
+  it("runs a routine and releases it, even after an error", async () => {
     const lock = fixture.make();
     expect(await lock.using("chest", ({ isHeld }) => isHeld)).toBe(true);
     const failing = lock.using("chest", () => Promise.reject(new Error("routine")));
@@ -65,7 +65,7 @@ describe("a quorum lock", () => {
     await fixture.untilHeld("lamp", ["other", "other", null]);
   });
 
-  it("expires by itself when nobody renews it", async () => {
+  it("expires by itself when it is not renewed", async () => {
     const lock = fixture.make();
     const lease = await lock.acquire("chest", { leaseMs: 300, renew: false });
     const next = await fixture.make().acquire("chest");
@@ -195,7 +195,7 @@ describe("a majority of servers", () => {
     for (const index of [0, 1]) await fixture.node(index).call("DEL", fixture.keyOf("chest"));
   });
 
-  it("is needed where one of two servers fails", async () => {
+  it("is needed if one of two servers fails", async () => {
     await fixture.node(1).call("RPUSH", fixture.keyOf("chest"), "x");
     const error = await rejection(fixture.make({}, fixture.clients().slice(0, 2)).acquire("chest"));
     expect(error).toMatchObject({ code: "KIT_LOCK_QUORUM", retryable: false, cause: { code: "KIT_KEY_TYPE" } });
@@ -264,7 +264,7 @@ describe("what a quorum lock refuses", () => {
   });
 });
 
-describe("two clients of one server that does not tell who it is", () => {
+describe("two clients of one server that does not identify itself", () => {
   it("never make a quorum, and are refused", async () => {
     await fixture.node(1).call("ACL", "SETUSER", "blind", "on", "nopass", "~*", "&*", "+@all", "-info");
     const blind = (): Redis =>

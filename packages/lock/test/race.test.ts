@@ -146,7 +146,7 @@ describe("messages and replies that arrive out of order", () => {
     return { slow, quick, proxy };
   };
 
-  it("takes a grant that is pushed before the answer that it is in the queue", async () => {
+  it("accepts a grant that is pushed before the reply that it is in the queue", async () => {
     const { slow, quick, proxy } = await delayed();
     const holder = await quick.acquire(name, { leaseMs: 20_000 });
     proxy.down.latencyMs = 400;

@@ -135,7 +135,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
       });
 
       // Case 53.
-      it("a short reader shortens no other: its end leaves the others and the writer where they are", async () => {
+      it("a short reader shortens no other lease: its end changes nothing for the others and the writer", async () => {
         const { enqueue, holders } = fixture();
         const lock = make();
         const long = await lock.read.acquire(name, { leaseMs: 60_000, renew: false, holder: "long" });
@@ -147,7 +147,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
         await (await writer.promise).release();
       });
 
-      it("let readers in when the writer that they wait behind gives up", async () => {
+      it("let readers in when the writer ahead of them gives up", async () => {
         const { enqueue, untilWaiting } = fixture();
         const lock = make();
         const first = await lock.read.acquire(name);
@@ -196,7 +196,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
         expect([first.isHeld, writer.isSettled]).toEqual([true, false]);
       });
 
-      it("are refused a single try behind a waiting writer", async () => {
+      it("are refused a single try after a waiting writer", async () => {
         const { enqueue } = fixture();
         const lock = make();
         const first = await lock.read.acquire(name);
@@ -220,7 +220,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
 
     describe("a lease", () => {
       // Case 52.
-      it("is downgraded in one step, contended: readers come in, the writer behind them waits", async () => {
+      it("is downgraded in one step, contended: readers come in, the writer after them waits", async () => {
         const { enqueue, holders } = fixture();
         const lock = make({ holder: "w" });
         const lease = await lock.write.acquire(name);
@@ -258,7 +258,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
         expect(BigInt(next.fencingToken)).toBeGreaterThan(BigInt(fencingToken!));
       });
 
-      it("counts as a reader's once a downgrade was sent, whatever an upgrade before it says", async () => {
+      it("counts as a reader's after a downgrade was sent, whatever the reply to an earlier upgrade is", async () => {
         const lock = make();
         const lease = await lock.read.acquire(name);
         const upgrading = lease.tryUpgrade();
@@ -301,7 +301,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
         expect(await resumed.release()).toBe("released");
       });
 
-      it("is renewed, in either mode, together with those of other names", async () => {
+      it("is renewed, in either mode, together with leases of other names", async () => {
         const lock = make({ leaseMs: 3_000, renew: true });
         const leases = [
           await lock.read.acquire(name),
@@ -315,7 +315,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
       });
     });
 
-    it("leaves nothing but the fence and the last ticket behind", async () => {
+    it("leaves nothing except the fence and the last ticket", async () => {
       const { keysOf, db } = fixture();
       await works(fixture(), make(), name);
       const { leases, fence, queue, waiters } = keysOf(name);

@@ -117,7 +117,7 @@ describe("acquire", () => {
     expect((await state()).fence).toMatchObject({ value: "1:0", ttl: about(weekMs) });
   });
 
-  it("gives every writer a larger fencing token, also after readers and a clock that went back", async () => {
+  it("gives every writer a larger fencing token, even after readers and a clock that went back", async () => {
     const first = tokenOf(await acquire("w1"));
     await release("w1");
     await acquire("r1");
@@ -157,7 +157,7 @@ describe("acquire", () => {
     expect(await waiting()).toEqual(["w1", "r2"]);
   });
 
-  it("lets readers pass a writer that nobody can notify only when it could have the lock", async () => {
+  it("lets readers pass an unreachable writer only when it could have the lock", async () => {
     await acquire("r1");
     await queue("w1", { inbox: `${redis.prefix}:inbox:nobody` });
     expect(await queue("r2")).toMatchObject({ state: "queued", position: 1 });
@@ -246,7 +246,7 @@ describe("acquire", () => {
     expect(await acquire("r1", { notAfter: now + 60_000 })).toMatchObject({ state: "granted" });
   });
 
-  it("gives a writer that asks again a new token where its own is gone", async () => {
+  it("gives a writer that asks again a new token if its own is gone", async () => {
     const first = tokenOf(await acquire("w1"));
     await db.del(keys.fence);
     const again = tokenOf(await queue("w1"));
@@ -275,7 +275,7 @@ describe("release", () => {
     expect([await held(), await waiting()]).toEqual([["r3"], []]);
   });
 
-  it("keeps the fencing token for keepMs once the last holder is gone, and nobody waits", async () => {
+  it("keeps the fencing token for keepMs when the last holder is gone, and there is no waiter", async () => {
     const fenceMs = async (): Promise<unknown> => (await state()).fence.ttl;
     await acquire("w1");
     await downgrade("w1");
@@ -316,7 +316,7 @@ describe("release", () => {
     expect([await held(), await waiting()]).toEqual([["r1", "r2"], []]);
   });
 
-  it("passes over waiters whose inbox nobody hears, and drops the dead", async () => {
+  it("passes over waiters whose inbox has no listener, and drops the dead", async () => {
     const { channel } = await anInbox();
     await acquire("w1");
     await queue("w2", { inbox: `${redis.prefix}:inbox:nobody` });
@@ -326,7 +326,7 @@ describe("release", () => {
     expect([await held(), await waiting()]).toEqual([["r1"], ["w2", "w4"]]);
   });
 
-  it("passes over nobody where receivers cannot be counted", async () => {
+  it("passes no waiter over if receivers cannot be counted", async () => {
     await acquire("w1");
     await queue("w2", { inbox: `${redis.prefix}:inbox:nobody` });
     await queue("r1", { inbox: `${redis.prefix}:inbox:nobody` });
@@ -334,7 +334,7 @@ describe("release", () => {
     expect([await held(), await waiting()]).toEqual([["w2"], ["r1"]]);
   });
 
-  it("lets in a thousand readers in one step, and has the next look at once", async () => {
+  it("lets in a thousand readers in one step, and the next one looks immediately", async () => {
     const { channel, messages } = await anInbox();
     await acquire("w1", { leaseMs: 60_000 });
     const readers = Array.from({ length: 1_005 }, (_, index) => `r${String(index)}`);
@@ -362,7 +362,7 @@ describe("release", () => {
     expect(await held()).toEqual(["r1"]);
   });
 
-  it("says that a lease which ran out was not held", async () => {
+  it("reports that an expired lease was not held", async () => {
     await acquire("r1");
     await end("r1");
     expect(await release("r1")).toBe("not-held");
@@ -372,7 +372,7 @@ describe("release", () => {
     expect(await release("w1")).toBe("not-held");
   });
 
-  it("refuses a newer layout where others wait", async () => {
+  it("refuses a newer layout while there are waiters", async () => {
     await acquire("w1");
     await queue("w2");
     await db.set(keys.fence, "2:who:knows", "PX", 50_000);
@@ -503,7 +503,7 @@ describe("upgrade", () => {
   });
 
   // Case 52.
-  it("is refused while another reads, and granted beside one that died", async () => {
+  it("is refused while another reads, and granted next to one that died", async () => {
     await acquire("r1");
     await acquire("r2", { leaseMs: 90_000 });
     for (const who of ["r1", "r2"]) expect(await unchanged(() => upgrade(who))).toBe("shared");
@@ -520,7 +520,7 @@ describe("upgrade", () => {
 });
 
 describe("renew", () => {
-  it("extends a lease, whatever its mode is by now, and says of each what became of it", async () => {
+  it("extends a lease in either mode, and reports the outcome of each", async () => {
     await acquire("w1");
     await downgrade("w1");
     await acquire("r1", { leaseMs: 1_000 });
@@ -587,7 +587,7 @@ describe("heartbeat", () => {
     expect([await held(), await waiting()]).toEqual([["r1", "r2"], []]);
   });
 
-  it("grants to a writer with a fencing token, and says again what it granted", async () => {
+  it("grants to a writer with a fencing token, and repeats its reply", async () => {
     await acquire("r1");
     await queue("w1");
     await end("r1");
@@ -598,7 +598,7 @@ describe("heartbeat", () => {
     ]);
   });
 
-  it("grants to those who ask where nobody else can be notified", async () => {
+  it("grants to the caller if no waiter can be notified", async () => {
     await acquire("w1");
     for (const who of ["w2", "r1", "r2"]) await queue(who);
     await end("w1");
@@ -608,7 +608,7 @@ describe("heartbeat", () => {
     expect((await heartbeat(["r1"])).states).toEqual([1]);
   });
 
-  it("replies that the lock is free when it could notify nobody", async () => {
+  it("replies that the lock is free when it could notify no waiter", async () => {
     await acquire("w1");
     await queue("w2");
     await end("w1");
@@ -711,7 +711,7 @@ describe("a server at maxmemory", () => {
   });
 });
 
-describe("a fencing token that somebody wrote by hand", () => {
+describe("a fencing token that someone wrote manually", () => {
   it.each(["2:who:knows", "1:1e300", "1:12x", "1:-5", "1:", ""])("refuses the lock where it is %j", async (text) => {
     const reads = [
       () => acquire("r1"),

@@ -17,7 +17,7 @@ const selfDeadlock = {
 };
 
 describe("a reentrant lock", () => {
-  it("runs a section inside a section of the same name at once, in the same lease, without a command", async () => {
+  it("runs a section inside a section of the same name immediately, in the same lease, without a command", async () => {
     const lock = make();
     const deeper = async (outer: Lease): Promise<string> => {
       const before = await fixture.scriptCalls();
@@ -47,7 +47,7 @@ describe("a reentrant lock", () => {
     });
   });
 
-  it("refuses to wait for itself, and says so", async () => {
+  it("refuses to wait for itself, and reports it", async () => {
     const lock = make();
     await lock.using(name, async () => {
       expect(await rejection(lock.acquire(name))).toMatchObject(selfDeadlock);
@@ -64,7 +64,7 @@ describe("a reentrant lock", () => {
     await (await lock.acquire(name)).release();
   });
 
-  it("stays held until the sections inside have ended, also if nobody waits for them", async () => {
+  it("stays held until the sections inside have ended, even if there is no waiter for them", async () => {
     const lock = make();
     let finish!: () => void;
     const finished = new Promise<void>((resolve) => (finish = resolve));
@@ -86,7 +86,7 @@ describe("a reentrant lock", () => {
     await (await fixture.make().acquire(name)).release();
   });
 
-  it("excludes other callers and objects, and what a section leaves running takes a lease of its own", async () => {
+  it("excludes other callers and objects, and work that a section leaves running gets its own lease", async () => {
     const lock = make();
     let later!: () => void;
     const over = new Promise<void>((resolve) => (later = resolve));

@@ -241,7 +241,7 @@ describe("acquire", () => {
       expect(await unchanged(() => rejection(attempt("a")))).toMatchObject({ code: "KIT_LAYOUT", retryable: false });
   });
 
-  it("gives a holder that asks again a new token where its own is gone, and never less than the clock", async () => {
+  it("gives a holder that asks again a new token if its own is gone, and never less than the clock", async () => {
     const first = await granted(acquire("a"));
     await db.del(keys.fence);
     const again = await granted(queue("a"));
@@ -266,7 +266,7 @@ describe("acquire", () => {
 });
 
 describe("release", () => {
-  it("frees a lock that nobody waits for", async () => {
+  it("frees a lock without waiters", async () => {
     const fencingToken = await granted(acquire("a"));
     expect(await release("a", fencingToken)).toBe("released");
     expect(await state()).toEqual({
@@ -291,7 +291,7 @@ describe("release", () => {
     expect((await state()).fence.ttl).toEqual(about(weekMs));
   });
 
-  it("keeps it for longer where the clock is behind it", async () => {
+  it("keeps it for longer if the clock is behind it", async () => {
     await acquire("a");
     const ahead = String((await serverMicros()) + 3_600_000_000);
     await db.set(keys.fence, `1:${ahead}`);
@@ -299,7 +299,7 @@ describe("release", () => {
     expect((await state()).fence.ttl).toEqual(about(3_660_000));
   });
 
-  it("keeps it for a week where the name is used on, and after force", async () => {
+  it("keeps it for a week if the name is still used, and after force", async () => {
     const { channel } = await anInbox();
     const fencingToken = await granted(acquire("a"));
     await queue("b", { inbox: channel });
@@ -309,7 +309,7 @@ describe("release", () => {
     expect(await state()).toMatchObject({ lease: nothing, fence: { ttl: about(weekMs) } });
   });
 
-  it("leaves the lock taken until minHoldMs after the grant, for nobody's token, and notifies the first in the queue", async () => {
+  it("leaves the lock taken until minHoldMs after the grant, without a token, and notifies the first waiter", async () => {
     const [first, second] = [await anInbox(), await anInbox()];
     const fencingToken = await granted(acquire("a", { leaseMs: 60_000 }));
     await queue("dead");
@@ -332,7 +332,7 @@ describe("release", () => {
     expect(await db.get(keys.lease)).toBe("b|B");
   });
 
-  it("frees it at once when minHoldMs is over, and when an acquire is undone", async () => {
+  it("frees it immediately when minHoldMs is over, and when an acquire is undone", async () => {
     await acquire("a");
     const early = String((await serverMicros()) - 30_000_000);
     await db.set(keys.fence, `1:${early}`);
@@ -343,7 +343,7 @@ describe("release", () => {
     expect((await state()).lease).toEqual(nothing);
   });
 
-  it("leaves it taken for minHoldMs at most where the clock is behind the fencing token, and keeps that token", async () => {
+  it("leaves it taken for minHoldMs at most if the clock is behind the fencing token, and keeps that token", async () => {
     await acquire("a");
     const ahead = String((await serverMicros()) + 3_600_000_000);
     await db.set(keys.fence, `1:${ahead}`);
@@ -394,7 +394,7 @@ describe("release", () => {
     await expect.poll(() => messages.map((message) => message.slice(0, 6))).toEqual(["b\tgran", "c\thead"]);
   });
 
-  it("records what it replied to those who ask while it grants", async () => {
+  it("records its replies to callers that it grants to", async () => {
     await acquire("a", { leaseMs: 1_000 });
     await queue("b", { grantMs: 60_000 });
     await queue("c");
@@ -405,7 +405,7 @@ describe("release", () => {
     expect(Number(watched)).toBeGreaterThan(reply.now + 59_000);
   });
 
-  it("says released again to a copy of the call that has handed the lock on, and to no other", async () => {
+  it("replies released again to a copy of the call that handed the lock on, and to no other call", async () => {
     const { channel } = await anInbox();
     const fencingToken = await granted(acquire("a"));
     await queue("b", { inbox: channel });
@@ -441,7 +441,7 @@ describe("release", () => {
     expect([first.messages, second.messages]).toEqual([[], []]);
   });
 
-  it("says unaccepted when the lease is gone and nobody has held the lock since", async () => {
+  it("replies unaccepted when the lease is gone and no caller has held the lock since", async () => {
     const fencingToken = await granted(acquire("a"));
     await lapse(db, keys.lease);
     expect(await unchanged(() => release("a", fencingToken))).toBe("unaccepted");
@@ -468,7 +468,7 @@ describe("release", () => {
     expect(await reply).toBe("not-held");
   });
 
-  it("takes the lock by force from the owner that is named, and marks the fence so that the holder's own release finds out", async () => {
+  it("takes the lock by force from the owner that is named, and marks the fence so that the holder's own release notices", async () => {
     const fencingToken = await granted(acquire("a"));
     expect(await force()).toBe("released");
     const { lease, fence } = await state();
@@ -495,7 +495,7 @@ describe("release", () => {
     expect(await unchanged(() => force("a|A", "op2"))).toBe("not-held");
   });
 
-  it("takes nothing by force when nobody holds the lock, or another by now", async () => {
+  it("takes nothing by force when the lock is free, or another caller holds it by now", async () => {
     expect(await force()).toBe("not-held");
     expect(await force("")).toBe("not-held");
     expect(await redis.keys()).toEqual([]);
@@ -504,7 +504,7 @@ describe("release", () => {
     expect(await unchanged(() => force())).toBe("not-held");
   });
 
-  it("passes over waiters whose inbox nobody hears, and keeps their place", async () => {
+  it("passes over waiters whose inbox has no listener, and keeps their place", async () => {
     const { channel } = await anInbox();
     const fencingToken = await granted(acquire("a"));
     await queue("unreachable", { inbox: `${redis.prefix}:inbox:nobody` });
@@ -513,7 +513,7 @@ describe("release", () => {
     expect(await state()).toMatchObject({ lease: aLease("b|B", 2_000), queue: aQueue("unreachable", "1") });
   });
 
-  it("passes over nobody where receivers cannot be counted", async () => {
+  it("passes no waiter over if receivers cannot be counted", async () => {
     const { channel } = await anInbox();
     const fencingToken = await granted(acquire("a"));
     await queue("far", { inbox: `${redis.prefix}:inbox:nobody` });
@@ -546,7 +546,7 @@ describe("release", () => {
     expect(await state()).toMatchObject({ lease: aLease("b|B", 2_000), queue: nothing });
   });
 
-  it("reaches a living waiter behind all the unreachable ones of one crashed process", async () => {
+  it("reaches a living waiter after all unreachable waiters of one crashed process", async () => {
     const { channel } = await anInbox();
     const fencingToken = await granted(acquire("a"));
     for (let index = 0; index < 20; index++)
@@ -566,7 +566,7 @@ describe("release", () => {
 });
 
 describe("renew", () => {
-  it("pushes forward what the asker owns, and says of each lease what became of it", async () => {
+  it("extends the caller's leases, and reports the outcome of each", async () => {
     const [mine, gone, taken, corrupt] = ["mine", "gone", "taken", "corrupt"].map(
       (name) => fixture.keysOf(name).lease,
     ) as [string, string, string, string];
@@ -645,7 +645,7 @@ describe("heartbeat", () => {
     );
   });
 
-  it("notifies waiters on the channel where they listen now, whatever was said before", async () => {
+  it("notifies waiters on their current channel", async () => {
     const fencingToken = await granted(acquire("a"));
     const [gone, now] = [await anInbox(), await anInbox()];
     await queue("b");
@@ -668,7 +668,7 @@ describe("heartbeat", () => {
     expect((await state()).waiters).toMatchObject({ value: { c: aRecord("2000 - C") } });
   });
 
-  it("knows nothing of a token that is not in the queue", async () => {
+  it("reports an unknown token as unknown", async () => {
     await acquire("a");
     expect((await unchanged(() => heartbeat(["x", "y"]))).states).toEqual(["unknown", "unknown"]);
   });
@@ -681,7 +681,7 @@ describe("heartbeat", () => {
     });
   });
 
-  it("grants a free lock to the first who asks, and says so", async () => {
+  it("grants a free lock to the first who asks, and reports it", async () => {
     await acquire("a");
     for (const token of ["b", "c"]) await queue(token);
     await lapse(db, keys.lease);
@@ -706,14 +706,14 @@ describe("heartbeat", () => {
     expect((await state()).queue).toEqual(aQueue("b", "1"));
   });
 
-  it("replies that the lock is free when it could notify nobody", async () => {
+  it("replies that the lock is free when it could notify no waiter", async () => {
     await acquire("a");
     await queue("b");
     await lapse(db, keys.lease);
     expect(await heartbeat(["x"])).toMatchObject({ msLeft: -2, owner: null, states: ["unknown"] });
   });
 
-  it("answers 1000 waiters at once", async () => {
+  it("answers 1000 waiters in one call", async () => {
     await acquire("a");
     const tokens = Array.from({ length: 1_000 }, (_, index) => `w${String(index)}`);
     await Promise.all(tokens.map((token) => queue(token, { maxWaiters: 1_000 })));
@@ -794,7 +794,7 @@ describe("a key of another type", () => {
     expect(String(error)).toContain(keys[part]);
   });
 
-  it("is named by release when nobody waits and the fence is spoiled, and nothing is changed", async () => {
+  it("is named by release when there is no waiter and the fence is spoiled, and nothing is changed", async () => {
     await acquire("a");
     await db.del(keys.fence);
     await db.rpush(keys.fence, "stranger");
@@ -842,7 +842,7 @@ describe("a server at maxmemory", () => {
   });
 });
 
-describe("a fencing token that somebody wrote by hand", () => {
+describe("a fencing token that someone wrote manually", () => {
   it.each(["1:1e300", "1:12x", "1:-5", "1: 9", "1:", "1", ""])(
     "refuses the lock where it is %j, free or held",
     async (text) => {
@@ -860,7 +860,7 @@ describe("a fencing token that somebody wrote by hand", () => {
     },
   );
 
-  it("is the last that there is where it is too high, and the lock is refused from then on", async () => {
+  it("is the last one if it is too high, and the lock is refused from then on", async () => {
     const largest = 2n ** 53n - 1n;
     await db.set(keys.fence, `1:${String(largest - 1n)}`, "PX", 50_000);
     expect(BigInt(await granted(acquire("a")))).toBe(largest);

@@ -42,7 +42,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
     };
 
     describe("a set", () => {
-      it("holds each name under a lease and a fencing token of its own, duplicates once", async () => {
+      it("holds each name under a lease and its own fencing token, duplicates once", async () => {
         const set = await fixture()
           .make({ holder: "me" })
           .acquireAll([lamp, bow, lamp, chest, bow], { leaseMs: 9_000 });
@@ -94,7 +94,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
         expect(await set.release()).toBe("released");
       });
 
-      it("excludes what overlaps, and runs beside what does not", async () => {
+      it("excludes what overlaps, and runs next to what does not", async () => {
         const lock = fixture().make();
         const set = await lock.acquireAll([bow, chest]);
         expect(await lock.tryAcquireAll([chest, lamp])).toBeNull();
@@ -120,7 +120,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
         await lease.release();
       });
 
-      it("is one round trip of one command a name where all are free, to acquire and to release", async () => {
+      it("is one round trip with one command per name if all are free, to acquire and to release", async () => {
         const client = fixture().connect();
         const lock = fixture().on(client);
         // The scripts are known by now.
@@ -156,7 +156,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
         expect(set.remainingMs).toBeLessThan(29_000);
       });
 
-      it("is used and released, also after an error", async () => {
+      it("is used and released, even after an error", async () => {
         const lock = fixture().make();
         expect(await lock.usingAll([chest, bow], async ({ names: own }) => [own, await held()])).toEqual([
           [bow, chest],
@@ -178,7 +178,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
     });
 
     describe("a set that waits", () => {
-      it("holds the names before the one it waits for, however long, and none behind", async () => {
+      it("holds the names before the one it waits for, however long, and none after", async () => {
         const lock = fixture().make();
         const lease = await lock.acquire(chest);
         const waiting = await enqueueAll(lock, [lamp, chest, bow, sword], { leaseMs: 4_000 });
@@ -194,7 +194,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
         expect(await set.release()).toBe("released");
       });
 
-      it("goes on from name to name, and is served in order of arrival at each", async () => {
+      it("continues from name to name, and is served in order of arrival at each", async () => {
         const [first, second] = [fixture().make(), fixture().on(fixture().connect())];
         const leases = new Map<string, Lease>();
         for (const name of [bow, lamp]) leases.set(name, await first.acquire(name));
@@ -229,7 +229,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
         await second.release();
       });
 
-      it("rejects at once when its signal aborts, and leaves nothing", async () => {
+      it("rejects immediately when its signal aborts, and leaves nothing", async () => {
         const [lock, other] = [fixture().make(), fixture().on(fixture().connect())];
         const lease = await other.acquire(lamp);
         const controller = new AbortController();
@@ -269,7 +269,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
         await lease.release();
       });
 
-      it("does not hold up a set that has no name of its own", async () => {
+      it("does not delay a set without a common name", async () => {
         const lock = fixture().make();
         const lease = await lock.acquire(lamp);
         const waiting = await enqueueAll(lock, [bow, lamp]);
@@ -314,7 +314,7 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
         expect(await rejection(failing)).toBe(reason);
       });
 
-      it("is found at the release, where nobody saw it before", async () => {
+      it("is noticed at the release at the latest", async () => {
         const lock = fixture().make();
         const error = await rejection(
           lock.usingAll([bow, chest, lamp], () => fixture().db.del(key(chest)), { renew: false }),
@@ -384,13 +384,13 @@ inModes({ single: user.loginForText, cluster: user.login }, (mode, login) => {
         return found;
       };
 
-      it("do not wait for each other for ever: two of them", async () => {
+      it("do not wait for each other forever: two of them", async () => {
         const both = [bow, chest];
         expect(await compete([both, both.toReversed()], 100)).toEqual({ sections: 200, overlaps: 0, shrunk: 0 });
         expect(await held()).toEqual([]);
       });
 
-      it("do not wait for each other for ever: two hundred over five names", async () => {
+      it("do not wait for each other forever: two hundred over five names", async () => {
         // Neighbours in a circle, the third name between them, and all five; every other caller the other way round.
         const wanted = Array.from({ length: 200 }, (_, index) => {
           const from = (step: number): string => names[(index + step) % names.length]!;

@@ -145,7 +145,7 @@ describe("results in a sink", () => {
     expect(await redis.keys()).toEqual([]);
   });
 
-  it("arrive from a receiver, too, and stay in Redis when the call is aborted", async () => {
+  it("arrive from a receiver as well, and stay in Redis when the call is aborted", async () => {
     await fixture.shipper().send("a", new Blob(["x\ny\nx\n"]).stream());
     const receiver = fixture.receiver();
     await receiver.run((lines, results) => lines.forEach((line) => results.increment("sum", line)), { until: "empty" });

@@ -220,7 +220,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await usedOf(shippers[0]!)).toEqual([0, 0]);
     });
 
-    it("gives files that are read to their end, also when the iteration has ended before", async () => {
+    it("gives files that are read to their end, even when the iteration has ended before", async () => {
       const lines = logLines(0, 3_000);
       const shipper = fixture.shipper({ chunkBytes: 1_024 });
       for (const name of ["a", "b"]) await shipper.send(name, Readable.from([textOf(lines)]));
@@ -394,7 +394,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await younger.results("words")).toEqual(wordsOf(logLines(0, 20_000)));
     });
 
-    it("refuses a new consumer that cannot have everything, unless it begins at the oldest chunk left, or now", async () => {
+    it("refuses a new consumer that cannot have everything, unless it starts at the oldest chunk left, or now", async () => {
       const shipper = fixture.shipper();
       await shipper.send("a", Readable.from(["one\n"]));
       await fixture.receiver().run(countWords, { until: "empty" });
@@ -410,7 +410,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
     });
 
     it.each(["gzip", "none", "member"] as const)(
-      "lets a new consumer begin behind the freed chunks of a file, at a line, and reports where (codec %s)",
+      "lets a new consumer start behind the freed chunks of a file, at a line, and reports where (codec %s)",
       async (codec) => {
         const lines = logLines(0, 3_000);
         const path = await writeLog(await fixture.directory(), "a.gz", lines);
@@ -480,7 +480,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await linesOf(fixture.receiver())).toEqual({ a: lines });
     });
 
-    it("continues a file in the codec with which it was begun, and never with the bytes of its gzip file instead of its text", async () => {
+    it("continues a file in the codec with which it was started, and never with the bytes of its gzip file instead of its text", async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 3_000);
       const path = await writeLog(directory, "a.gz", lines);

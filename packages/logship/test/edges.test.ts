@@ -197,7 +197,7 @@ describe("links in a directory", () => {
 });
 
 describe("results that cannot be stored", () => {
-  it("leave nothing of their commit, also when a field looks like an integer but is none for Redis", async () => {
+  it("leave nothing of their commit, even when a field looks like an integer but is none for Redis", async () => {
     const directory = await fixture.directory();
     await writeLog(directory, "a.log", ["x"]);
     const job = fixture.job({ directory });

@@ -108,7 +108,7 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       }
     });
 
-    it("stores the many results of one call with their position, and applies them in pieces, also after a crash", async () => {
+    it("stores the many results of one call with their position, and applies them in pieces, even after a crash", async () => {
       const directory = await fixture.directory();
       await writeFile(join(directory, "a.log"), "one\n");
       const fields = Array.from({ length: 12_000 }, (_, number) => `field ${String(number)}`);

@@ -105,7 +105,7 @@ describe("a failover", () => {
     expect(await receiver.results("words")).toEqual(wordsOf([...one, ...two]));
   });
 
-  it("duplicates and loses no line when lost chunks are cut differently, also when damaged files are skipped", async () => {
+  it("duplicates and loses no line when lost chunks are cut differently, even when damaged files are skipped", async () => {
     const shipper = fixture.shipper({ codec: "none", flushMs: 10 });
     await shipper.setLimit(1_000_000);
     const receiver = fixture.receiver({ onBadData: "skip" });
@@ -148,7 +148,7 @@ describe("a shipper", () => {
     return { proxy, client };
   };
 
-  it("follows a log through an outage in which the next file begins", async () => {
+  it("follows a log through an outage in which the next file starts", async () => {
     const directory = await fixture.directory();
     const path = join(directory, "a.log");
     const { proxy, client } = await throughProxy();

@@ -94,7 +94,7 @@ describe("a job counts a line once", () => {
     expect(await counted(own)).toEqual(once(["1", "2", "3-half", "4"]));
   });
 
-  it("when the compressed file is there beside the plain one, and while the worker stopped in the middle", async () => {
+  it("when the compressed file is there next to the plain one, and while the worker stopped in the middle", async () => {
     const { job: own, path } = await job();
     await writeFile(path, textOf(lines));
     let batches = 0;
@@ -163,7 +163,7 @@ describe("a job counts a line once", () => {
     expect(copies).toEqual([{ file: "a.log.bak", of: "a.log", to: Buffer.byteLength(textOf(lines.slice(0, 200))) }]);
   });
 
-  it("of files that begin with the same text, and of equal ones that are both there, as two", async () => {
+  it("of files that start with the same text, and of equal ones that are both there, as two", async () => {
     const { job: own, path } = await job();
     const head = `${"#".repeat(2_048)}\n`;
     await writeFile(path, `${head}a\n`);
@@ -189,7 +189,7 @@ describe("a job counts a line once", () => {
     );
   });
 
-  it("and of a file that became shorter and begins as before again, with a `copy` event if its beginning was long", async () => {
+  it("and of a file that became shorter and starts as before again, with a `copy` event if its beginning was long", async () => {
     for (const [before, after, event] of [
       [200, 5_000, [{ file: "a.log", of: "a.log", to: 5_000 }]],
       [3, 20, []],

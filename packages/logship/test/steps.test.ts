@@ -260,7 +260,7 @@ describe("one step of a script", () => {
     expect(await db.hget(keys.files, `${String(later.id)}:state`)).toBe("open");
   });
 
-  it("advance: refuses a commit if the chunk that it ends in is gone, or was shipped anew since it was read", async () => {
+  it("advance: refuses a commit if the chunk that it ends in is gone, or was shipped again since it was read", async () => {
     const { keys, db } = fixture;
     const { id } = (await open("s", "")) as { id: number };
     const joining = { consumer: "a", from: "start", epoch: "e", op: "a" };

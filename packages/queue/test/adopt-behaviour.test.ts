@@ -53,7 +53,7 @@ inModes({}, (mode) => {
     };
     const nothing = { refused: [], unsure: [], ownStrategies: 0, isPaused: false };
 
-    it("gives each job with its id, data, order, priority, due time and attempts, and leaves nothing behind", async () => {
+    it("moves each job with its id, data, order, priority, due time and attempts, and leaves nothing", async () => {
       const from = bull();
       for (const data of [{ n: 1, text: "ä\u2028" }, { n: 2 }]) await from.add("job", data);
       await from.add("job", { n: 0 }, { lifo: true });
@@ -114,7 +114,7 @@ inModes({}, (mode) => {
       expect(await fixture.db.hget(fixture.keysOf().jobs, "2")).toMatch(/^\S+ job a3\n2$/);
     });
 
-    it("leaves what it cannot move, says why, and moves what stands around it", async () => {
+    it("leaves jobs that it cannot move, reports why, and moves the others", async () => {
       const from = bull();
       const flows = new FlowProducer({ connection: connection() as never, prefix: bullPrefix() });
       redis.defer(() => flows.close());
@@ -162,7 +162,7 @@ inModes({}, (mode) => {
       ]);
     });
 
-    it("keeps the key of a job whose id has a blank, until the job ends, also if the id is used again", async () => {
+    it("keeps the key of a job whose id has a blank, until the job ends, even if the id is used again", async () => {
       await bull().add("job", 1, { jobId: "user 7%", deduplication: { id: "user 7%" } });
       expect((await adopt()).moved.waiting).toBe(1);
       const queue = make();
@@ -176,7 +176,7 @@ inModes({}, (mode) => {
       expect(await queue.addOnce("job", 4, { unique })).toMatchObject({ isAdded: true });
     });
 
-    it("makes schedules of job schedulers, which go on after the next job, and refuses those that differ", async () => {
+    it("makes schedules of job schedulers, which continue after the next job, and refuses those that differ", async () => {
       const from = bull();
       const hour = 3_600_000;
       const options = { attempts: 4, backoff: 100, priority: 3 };
@@ -241,7 +241,7 @@ inModes({}, (mode) => {
     // All of these times have passed neither in Berlin nor for their `endDate`.
     const [hour, at, endDate] = [3_600_000, Date.UTC(2033, 4, 10, 1), 2_000_000_000_000];
 
-    it("takes what BullMQ 5 wrote only into the next job: data, options, limit, and the definition itself", async () => {
+    it("reads what BullMQ 5 stored only in the next job: data, options, limit, and the definition itself", async () => {
       const opts = { attempts: 5, priority: 3 };
       const repeat = { every: hour, count: 2, limit: 5 };
       // 5.0.0, `add` with `repeat`: no hash, and the ids of jobs have an md5 of name, jobId and key.
@@ -303,7 +303,7 @@ inModes({}, (mode) => {
       ]);
     });
 
-    it("leaves a job scheduler and its next job together at BullMQ, and goes on with the others", async () => {
+    it("leaves a job scheduler and its next job together at BullMQ, and continues with the others", async () => {
       const from = bull();
       await from.upsertJobScheduler("big", { every: hour }, { name: "job", data: "y".repeat(300_000) });
       await from.upsertJobScheduler("fine", { every: hour }, { name: "job" });
@@ -347,7 +347,7 @@ inModes({}, (mode) => {
       expect(again.moved).toMatchObject({ delayed: 1, schedules: 1 });
     });
 
-    it("is moved by a user with the rights of the guide, in addition to those of a queue", async () => {
+    it("is moved by a user with the guide's rights in addition to a queue's rights", async () => {
       const guide = readFileSync(new URL("../../../apps/docs/migration/bullmq.md", import.meta.url), "utf8");
       const [, shown = ""] = /^  ~bull:mail:\* (.*)$/m.exec(guide) ?? [];
       const rules = [...user.rulesOf(mode, redis.prefix), `~${bullPrefix()}:${name}:*`, ...shown.split(" ")];
@@ -372,7 +372,7 @@ inModes({}, (mode) => {
       for (const node of redis.server.nodes) await node.call("ACL", "DELUSER", login.username);
     });
 
-    it("refuses to wake what is paused, and a second queue while the first has jobs on their way", async () => {
+    it("refuses to wake a paused queue, and a second queue while the first has jobs on their way", async () => {
       const from = bull();
       await from.add("job", 1);
       await from.pause();
@@ -437,7 +437,7 @@ inModes({}, (mode) => {
       expect(await leftKeys()).toEqual([]);
     });
 
-    it("adds a slice once, whenever calls of it arrive again, and reports what it cannot know", async () => {
+    it("adds a slice once, however late its calls are repeated, and reports jobs that it cannot be sure of", async () => {
       const from = bull();
       const [queue, runs] = [make(), new Runs()];
       for (const n of [1, 2]) await from.add("job", n);
@@ -509,7 +509,7 @@ inModes({}, (mode) => {
         expect(await leftKeys()).toEqual([]);
       });
 
-    it("runs each of 3,000 jobs once, here or there, while workers and producers go on and processes are killed", async () => {
+    it("runs each of 3,000 jobs once, here or there, while workers and producers continue and processes are killed", async () => {
       const from = bull();
       const [queue, runs] = [make(), new Runs()];
       const there: number[] = [];

@@ -8,7 +8,7 @@ import { fixtureOf, permanentKeys } from "./harness.js";
 const redis = useRedis(vitest, { permanentKeys });
 const { make } = fixtureOf(redis);
 
-it("runs handlers, and what listens to their signals, in the async context of their worker, not of whose call begins or ends them", async () => {
+it("runs handlers, and what listens to their signals, in the async context of their worker, not of whose call starts or ends them", async () => {
   const requests = new AsyncLocalStorage<string>();
   const seen: unknown[] = [];
   const see = (): void => void seen.push(requests.getStore());

@@ -53,7 +53,7 @@ inModes({}, (mode) => {
       for (const batch of batches) expect(batch).toEqual(batch.toSorted((a, b) => Number(a) - Number(b)));
     });
 
-    it("starts a full batch at once, however long waitMs is, and several at a time", async () => {
+    it("starts a full batch immediately, however long waitMs is, and several at a time", async () => {
       const held = latch();
       redis.defer(held.open);
       const { worker, batches, add } = workOn({ size: 20, waitMs: never }, () => held.promise);
@@ -155,7 +155,7 @@ inModes({}, (mode) => {
       expect(batches).toEqual([dataOf(4)]);
     });
 
-    it("aborts the signal of a batch when those of all its jobs have aborted", async () => {
+    it("aborts the signal of a batch when the signals of all its jobs have aborted", async () => {
       const queue = make();
       const signals: AbortSignal[] = [];
       const held = latch();
@@ -179,7 +179,7 @@ inModes({}, (mode) => {
       await eventually(() => expect(failed).toHaveLength(2));
     });
 
-    it("hands back at once the jobs that gather when the worker closes, and lets a batch that runs end", async () => {
+    it("hands gathering jobs back immediately when the worker closes, and lets a running batch end", async () => {
       const held = latch();
       redis.defer(held.open);
       const { worker, batches, add } = workOn({ size: 10, waitMs: never }, () => held.promise);
@@ -192,7 +192,7 @@ inModes({}, (mode) => {
       expect(await fixture.counts()).toMatchObject({ jobs: 4, waiting: 4, failures: 0 });
     });
 
-    it("takes in no job whose signal has aborted, and hands one back whose worker closes already", async () => {
+    it("accepts no job whose signal has aborted, and hands a job back whose worker is closing", async () => {
       const queue = make();
       const ran: unknown[] = [];
       const batch = batched({ size: 1 }, (jobs: readonly Job[]) => void ran.push(...jobs.map(({ data }) => data)));

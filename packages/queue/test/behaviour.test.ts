@@ -61,7 +61,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
     const address = (): QueueAddress => ({ queue: "mail", prefix: redis.prefix });
 
     describe("adding and working", () => {
-      it("runs jobs in the order in which they were added, also those from before the worker, and leaves nothing behind", async () => {
+      it("runs jobs in the order in which they were added, even before the worker started, and leaves nothing", async () => {
         const [queue, runs] = [make(), new Runs()];
         for (let index = 0; index < 5; index++) await queue.add("job", index);
         const worker = work(queue, runs.handler);
@@ -203,7 +203,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
           expect(await rejection(queue.add("job", wrong))).toMatchObject({ code: "KIT_QUEUE_PAYLOAD", job: "job" });
       });
 
-      it("takes payloads up to their limit, and refuses larger ones by their bytes", async () => {
+      it("accepts payloads up to their limit, and rejects larger ones by their bytes", async () => {
         const [queue, runs] = [make({ maxPayloadBytes: 500_000 }), new Runs()];
         const large = "é".repeat(249_999);
         await queue.add("job", large);
@@ -231,7 +231,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(job.signal.aborted).toBe(false);
       });
 
-      it("shows in a log what its handler may know of a job, and nothing of its worker", async () => {
+      it("shows a job's own fields in a log, and nothing of its worker", async () => {
         const [queue, runs] = [make(), new Runs()];
         await queue.add("job", { gold: 1 });
         work(queue, runs.handler);
@@ -269,7 +269,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(inspect(job)).toBe(inspect(shown));
       });
 
-      it("keeps one job of an id given by the caller, and takes a new one once that is done", async () => {
+      it("keeps one job with the caller's id, and accepts a new one when it is done", async () => {
         const [queue, runs] = [make(), new Runs()];
         const results = await Promise.all(Array.from({ length: 20 }, (_, n) => queue.add("job", n, { id: "order-7" })));
         expect(new Set(results)).toEqual(new Set(["order-7"]));
@@ -283,7 +283,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         await worker.close();
       });
 
-      it("says whether a job was added, and where the one of its id is", async () => {
+      it("reports whether a job was added, and the state of the job with its id", async () => {
         const [queue, runs] = [make(), new Runs()];
         const once = (id: string, options: AddOptions = {}): Promise<AddedOnce> =>
           queue.addOnce("job", id, { ...options, id });
@@ -441,7 +441,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(runs.data).toEqual(sorted);
       });
 
-      it("gives ready and delayed jobs another priority, behind their equals, and leaves all others alone", async () => {
+      it("gives ready and delayed jobs another priority, after their equals, and changes no other job", async () => {
         const [queue, runs] = [make(), new Runs()];
         const { promise, open } = latch();
         const active = await queue.add("job", "active");
@@ -473,7 +473,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         await worker.close();
       });
 
-      it("starts an urgent job at once while all workers wait", async () => {
+      it("starts an urgent job immediately while all workers wait", async () => {
         const [queue, runs] = [make(), new Runs()];
         work(queue, runs.handler);
         await fixture().untilEmpty();
@@ -518,7 +518,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(runs.data.filter((data) => data !== "urgent")).toEqual(jobs.map(({ data }) => data));
       });
 
-      it("takes what came due meanwhile by its priority, and a failed job behind those that are due before it", async () => {
+      it("takes jobs that came due meanwhile by priority, and a failed job after jobs that were due before it", async () => {
         const queue = make({ maxAttempts: 2, backoff: { firstMs: 600, factor: 1, jitter: 0 } });
         const [runs, { promise, open }] = [new Runs(), latch()];
         const cycle: { self?: unknown } = {};
@@ -548,7 +548,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(worker.running).toBe(0);
       });
 
-      it("goes by the server's clock alone where the producer's is five minutes ahead", async () => {
+      it("uses only the server's clock if the producer's is five minutes ahead", async () => {
         const { timeOrigin } = performance;
         const wrong = vitest.vi.spyOn(performance, "timeOrigin", "get").mockReturnValue(timeOrigin + 300_000);
         const now = vitest.vi.spyOn(Date, "now").mockImplementation(() => timeOrigin + performance.now() + 300_000);
@@ -569,7 +569,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         }
       });
 
-      it("takes delays of years, beyond what a timer can hold", async () => {
+      it("accepts delays of years, longer than a timer can hold", async () => {
         const [queue, runs] = [make(), new Runs()];
         work(queue, runs.handler);
         await queue.add("job", "far", { delayMs: 2 ** 31 + 1_000 });
@@ -580,7 +580,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(await fixture().counts()).toMatchObject({ delayed: 2 });
       });
 
-      it("runs what is due even if the markers are deleted by hand", async () => {
+      it("runs what is due even if the markers are deleted manually", async () => {
         const [queue, runs] = [make(), new Runs()];
         work(queue, runs.handler);
         await queue.add("job", 1, { delayMs: 700 });
@@ -643,7 +643,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(await fixture().counts()).toMatchObject({ jobs: 0, failures: 0, dead: 0 });
       });
 
-      it("takes a SnoozeError, RateLimitError or UnrecoverableError that is returned as one that is thrown, and all else as a result", async () => {
+      it("treats a returned SnoozeError, RateLimitError or UnrecoverableError like a thrown one, and all else as a result", async () => {
         const queue = make({ maxAttempts: 2 });
         const returned: Record<string, unknown> = {
           snoozed: new SnoozeError(1),
@@ -663,7 +663,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect([failed, snoozed]).toEqual([[["hopeless", undefined]], ["snoozed", "limited"]]);
       });
 
-      it("counts snoozes beyond maxSnoozes as failed attempts, so that no job is snoozed for ever", async () => {
+      it("counts snoozes beyond maxSnoozes as failed attempts, so that no job is snoozed forever", async () => {
         const queue = make({ maxAttempts: 2, backoff: { firstMs: 600_000 } });
         const events: unknown[] = [];
         const handler = (): never => {
@@ -853,7 +853,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect((await fixture().counts()).jobs).toBe(3);
       });
 
-      it("gives up at once on an UnrecoverableError", async () => {
+      it("gives up immediately on an UnrecoverableError", async () => {
         const queue = make({ maxAttempts: 10 });
         let runs = 0;
         const worker = work(queue, async () => {
@@ -1004,7 +1004,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
     });
 
     describe("concurrency", () => {
-      it("never runs more handlers than concurrency allows, also when that is changed", async () => {
+      it("never runs more handlers than concurrency allows, even when that is changed", async () => {
         const queue = make();
         let [now, most] = [0, 0];
         const gates: (() => void)[] = [];
@@ -1051,7 +1051,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         await fixture().untilEmpty();
       });
 
-      it("goes on with other jobs while one is slow", async () => {
+      it("continues with other jobs while one is slow", async () => {
         const [queue, { promise, open }, runs] = [make(), latch(), new Runs()];
         work(queue, async (job) => (job.data === "slow" ? promise : runs.handler(job)), { concurrency: 2 });
         await queue.add("job", "slow");
@@ -1084,7 +1084,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect([...first.jobs, ...second.jobs].every(({ crashes }) => crashes === 0)).toBe(true);
       });
 
-      it("takes none of a name ahead that it does not know, however quick other jobs were", async () => {
+      it("takes no job with an unknown name ahead, however quick other jobs were", async () => {
         const queue = make();
         const { promise, open } = latch();
         const placed: unknown[] = [];
@@ -1158,7 +1158,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
     });
 
     describe("closing", () => {
-      it("lets running jobs end while it renews their leases, and hands the others to another worker at once", async () => {
+      it("lets running jobs end while it renews their leases, and hands the others to another worker immediately", async () => {
         const queue = make();
         const [first, second] = [new Runs(), new Runs()];
         const { promise, open } = latch();
@@ -1187,7 +1187,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(new Set([...first.data, ...second.data]).size).toBe(200);
       });
 
-      it("notifies its handlers at once that it closes, and counts no attempt of one that stops for that reason", async () => {
+      it("notifies its handlers immediately that it closes, and counts no attempt of a handler that stops for that reason", async () => {
         const [queue, runs] = [make({ maxAttempts: 1 }), new Runs()];
         const { promise, open } = latch();
         const told: unknown[] = [];
@@ -1237,7 +1237,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(runs.data).toEqual([1]);
       });
 
-      it("keeps the job of an aborted handler leased while it saves its state, and begins it nowhere else", async () => {
+      it("keeps the job of an aborted handler leased while it saves its state, and starts it nowhere else", async () => {
         const queue = make({ maxAttempts: 1 });
         const { promise, open } = latch();
         const order: string[] = [];
@@ -1267,7 +1267,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         await other.close();
       });
 
-      it("notifies every handler at once in five deploys; each worker goes on with the jobs of the last in their order", async () => {
+      it("notifies every handler immediately in five deploys; each worker continues with the last one's jobs in order", async () => {
         const queue = make({ maxAttempts: 1 });
         await queue.addAll(Array.from({ length: 12 }, (_, data) => ({ name: "job", data })));
         for (let round = 0; round < 5; round++) {

@@ -27,7 +27,7 @@ inModes({ single: user.login }, (mode, login) => {
     const onEachNode = (...command: readonly string[]): Promise<unknown> =>
       Promise.all(redis.server.nodes.map((node) => node.call(...(command as [string, ...string[]]))));
 
-    it("resolves with what its handler returns, of every kind, and leaves no key behind", async () => {
+    it("resolves with its handler's result, of every kind, and leaves no key", async () => {
       const queue = make();
       const bytes = Buffer.from([0, 255, 10, 13, 128]);
       const results = [undefined, null, 0, false, "", [], { "\u{1f600}": "\n\t\0é" }, "x".repeat(200_000), bytes];
@@ -115,7 +115,7 @@ inModes({ single: user.login }, (mode, login) => {
       await untilForgotten();
     });
 
-    it("leaves no outcome behind when its caller gave up, and the push was lost", async () => {
+    it("leaves no outcome when its caller gave up, and the push was lost", async () => {
       const queue = make();
       const { jobs, waiting } = fixture().keysOf();
       const { id } = (await rejection(queue.call("job", 1, { waitMs: 50 }))) as CallTimeoutError;

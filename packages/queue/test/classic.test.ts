@@ -100,7 +100,7 @@ describe("defects of the classic callbacks, absent here", () => {
     expect(await queue.deadLetters()).toMatchObject([{ data: "bad", error: { message: "broken" } }]);
   });
 
-  it("a delayed job carries four values where the worker unpacks two", async () => {
+  it("a delayed job carries four values, of which the worker unpacks two", async () => {
     const [queue, runs] = [make(), new Runs()];
     await queue.add("job", "later", { delayMs: 1 });
     work(queue, runs.handler);
@@ -130,7 +130,7 @@ describe("defects of the classic delayed jobs, absent here", () => {
     expect(new Set(runs.data)).toEqual(new Set(["first", "second"]));
   });
 
-  it("the clocks of clients decide what is due", async () => {
+  it("the clients' clocks decide which jobs are due", async () => {
     const [queue, runs] = [make(), new Runs()];
     await queue.add("job", "in an hour", { delayMs: hourMs });
     await queue.add("job", "now");

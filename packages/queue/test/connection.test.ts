@@ -52,7 +52,7 @@ describe("a queue whose connections break", () => {
     }
   });
 
-  it("closes its worker when the owner ends the client, and says so", async () => {
+  it("closes its worker when the owner ends the client, and reports it", async () => {
     const client = redis.connect();
     const queue = on(client);
     const worker = work(queue, () => undefined);
@@ -137,7 +137,7 @@ describe("a queue whose connections break", () => {
     expect(proxy.stats.resets).toBe(10);
   });
 
-  it("takes fewer large jobs at once when its connection is too slow for many", async () => {
+  it("takes fewer large jobs at a time when its connection is too slow for many", async () => {
     await make().addAll(Array.from({ length: 40 }, () => ({ name: "job", data: "x".repeat(200_000) })));
     const { proxy, queue } = await proxied(1_000);
     // All jobs need two seconds, and 4 MiB of them a little longer than the deadline.
@@ -188,7 +188,7 @@ describe("a queue whose connections break", () => {
     expect((await fixture.counts()).jobs).toBe(2);
   });
 
-  it("says of an add that its client was closed meanwhile, and not that no server answered in time", async () => {
+  it("reports that the client of an add was closed meanwhile, and not that no server answered in time", async () => {
     const { proxy, client, queue } = await proxied(60_000);
     proxy.down.hole = true;
     const failed = rejection(queue.add("job", 1));
@@ -301,7 +301,7 @@ describe("a queue whose connections break", () => {
     ]);
   });
 
-  it("calls no job lost whose end the server recorded before a heartbeat that was sent behind it", async () => {
+  it("reports no job as lost whose end the server recorded before a later heartbeat", async () => {
     const [queue, lost] = [make(), [] as unknown[]];
     let ran = 0;
     const worker = work(
@@ -623,7 +623,7 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toEqual(["before", "to a master", "after"]);
   });
 
-  it("says so when it cannot open the connection on which it waits, and works on once it can", async () => {
+  it("reports it when it cannot open the connection on which it waits, and works on once it can", async () => {
     const client = redis.connect() as Redis;
     let isBroken = true;
     const broken = (own: Redis): Redis => {
@@ -644,7 +644,7 @@ describe("a queue whose connections break", () => {
     await runs.until(1);
   });
 
-  it("waits longer each time, and says why, while an idle queue's server refuses the wait", async () => {
+  it("waits longer each time, and reports why, while an idle queue's server rejects the wait", async () => {
     const queue = make();
     const runs = new Runs();
     const refused: string[] = [];
@@ -683,7 +683,7 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toEqual([0, 1, 2, 3]);
   });
 
-  it("ends jobs and hands them back on a server at its memory limit, where it refuses adds", async () => {
+  it("ends jobs and hands them back on a server at its memory limit, which rejects adds", async () => {
     const queue = make({ allowEviction: false });
     const runs = new Runs();
     const node = redis.server.nodes[0]!;
@@ -721,7 +721,7 @@ describe("a queue whose connections break", () => {
     expect(policies).toEqual(["allkeys-lru"]);
   });
 
-  it("accepts a server that evicts only keys with an expiry, with one event, and one that does not say", async () => {
+  it("accepts a server that evicts only keys with an expiry, with one event, and one with an unknown policy", async () => {
     const node = redis.server.nodes[0]!;
     redis.defer(() => setPolicy("noeviction", "0"));
     const [queue, policies] = [make(), [] as string[]];

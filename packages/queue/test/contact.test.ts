@@ -70,7 +70,7 @@ describe("an outage in which leases end", () => {
     ["stops", stopping, leaseMs],
     // Connections take longer to come back.
     ["is restarted", restarting, 3 * leaseMs],
-  ])("leaves a job with a handler that goes on to its worker, when the server %s", async (_, cut, ownMs) => {
+  ])("leaves a job with a handler that continues to its worker, when the server %s", async (_, cut, ownMs) => {
     const [runs, held] = [new Runs(), latch()];
     redis.defer(held.open);
     const handler = async (job: Parameters<Runs["handler"]>[0]): Promise<void> => {
@@ -155,7 +155,7 @@ describe("an outage in which leases end", () => {
     expect([crashed, await crashes()]).toEqual([[1], "1"]);
   });
 
-  it("is not seen in the death of one worker beside an idle one, however long the queue was silent before", async () => {
+  it("is not seen in the death of one worker next to an idle one, however long the queue was silent before", async () => {
     const { meta, leases } = fixture.keysOf();
     const peer = await fixture.spawn({ leaseMs });
     const runs = new Runs();

@@ -17,7 +17,7 @@ inModes({}, (mode) => {
     const logs = (count: number): Promise<void> =>
       eventually(async () => expect(await fixture.logged()).toHaveLength(count), { timeoutMs: 20_000 });
 
-    it("run again once the lease of a killed worker has ended, in front of their priority, with one crash", async () => {
+    it("run again once the lease of a killed worker has ended, ahead of their priority, with one crash", async () => {
       const queue = make();
       const peer = await spawn({ leaseMs: 1_000, concurrency: 2 });
       await queue.add("job", { log: "a", act: "hang" });
@@ -85,7 +85,7 @@ inModes({}, (mode) => {
       expect(runs.jobs[0]!.crashes).toBe(1);
     });
 
-    it("answer their caller whichever worker ends them, also when crashes make them dead letters", async () => {
+    it("answer their caller whichever worker ends them, even when crashes make them dead letters", async () => {
       const queue = make();
       const peer = await spawn({ leaseMs: 500 });
       const call = queue.call("job", { log: "a", act: "hang" });
@@ -207,7 +207,7 @@ inModes({}, (mode) => {
       expect(await fixture.counts()).toMatchObject({ jobs: 1, delayed: 1, leases: 0 });
     });
 
-    it("are not begun by a process that was stopped until their leases had ended", async () => {
+    it("are not started by a process that was stopped until their leases had ended", async () => {
       const queue = make();
       const peer = await spawn({ leaseMs: 500, concurrency: 2 });
       await fixture.untilIdle(1);

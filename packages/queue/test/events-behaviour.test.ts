@@ -79,7 +79,7 @@ inModes({}, (mode) => {
       expect(stored).not.toContain("secret");
     });
 
-    it("tell each attempt, snooze, death and end", async () => {
+    it("report each attempt, snooze, death and end", async () => {
       const { all } = await collect();
       const queue = make({ maxAttempts: 2, backoff: { firstMs: 1, jitter: 0 } });
       const worker = work(queue, (job) => {
@@ -112,7 +112,7 @@ inModes({}, (mode) => {
       await until(all, "delayed");
     });
 
-    it("tell what managers do: cancel, remove, promote, drain, pause, and expiry", async () => {
+    it("report management: cancel, remove, promote, drain, pause, and expiry", async () => {
       const { all } = await collect();
       const queue = make();
       const { promise, open } = latch();
@@ -156,7 +156,7 @@ inModes({}, (mode) => {
       ]);
     });
 
-    it("tell that a worker died, and that its jobs go back", async () => {
+    it("report that a worker died, and that its jobs go back", async () => {
       const { all } = await collect();
       const queue = make();
       const id = await queue.add("job", { log: "died", act: "hang" });
@@ -235,7 +235,7 @@ inModes({}, (mode) => {
       for (const id of ids) expect(seen.filter((one) => one === id)).toHaveLength(3);
     });
 
-    it("cost nothing while nobody reads, and end after `recordMs`", async () => {
+    it("cost nothing while there is no reader, and end after `recordMs`", async () => {
       const queue = make();
       const worker = work(queue, () => undefined);
       await queue.add("job", 1);
@@ -314,7 +314,7 @@ inModes({}, (mode) => {
       expect(all.map(({ type }) => type)).toEqual(["added", "active", "completed", "drained", "paused"]);
     });
 
-    it("announce a gap where entries were trimmed, or were not recorded", async () => {
+    it("announce a gap if entries were trimmed, or were not recorded", async () => {
       const queue = make();
       const { all, events } = await collect({ recordMs: 60_000 });
       await queue.add("job", 1);
@@ -364,7 +364,7 @@ inModes({}, (mode) => {
       expect(found.map(({ type }) => type)).toEqual(["added", "gap", "added"]);
     });
 
-    it("announce a gap to a reader that waits, too, and it goes on", async () => {
+    it("announce a gap to a reader that waits as well, and it continues", async () => {
       const queue = make();
       const { all } = await collect();
       await queue.add("job", 1);
@@ -376,7 +376,7 @@ inModes({}, (mode) => {
       expect(facts(all).slice(1)).toEqual([{ type: "gap" }, { type: "added", id: next, name: "job", state: "ready" }]);
     });
 
-    it("end at once when the reader is closed or aborted, and leave no connection", async () => {
+    it("end immediately when the reader is closed or aborted, and leave no connection", async () => {
       const connections = async (): Promise<number> => {
         const lists = await Promise.all(redis.server.nodes.map((node) => node.call("CLIENT", "LIST")));
         return lists.join("").match(/name=kit:queue-events/g)?.length ?? 0;
@@ -411,7 +411,7 @@ inModes({}, (mode) => {
       }
     });
 
-    it("go on after the connection broke, with what happened meanwhile", async () => {
+    it("continue after the connection broke, with what happened meanwhile", async () => {
       const queue = make();
       const { all, events } = await collect();
       const errors: string[] = [];

@@ -9,7 +9,7 @@ const redis = useRedis(vitest, { mode: "cluster", permanentKeys });
 const fixture = fixtureOf(redis);
 
 describe("a queue whose slot moves to another node", () => {
-  it("goes on there, idle and busy, with nothing lost or run twice", async () => {
+  it("continues there, idle and busy, with nothing lost or run twice", async () => {
     const queue = fixture.make({ deadlineMs: 5_000 });
     const runs = new Runs();
     const worker = fixture.work(queue, runs.handler, { concurrency: 3 });

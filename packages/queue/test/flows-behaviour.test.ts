@@ -325,7 +325,7 @@ inModes({ single: user.login }, (mode, login) => {
       expect(await fixture.counts()).toMatchObject({ jobs: 2, waiting: 1, delayed: 1 });
     });
 
-    it("is a state of its own in counts, lists, reports, metrics and events", async () => {
+    it("is its own state in counts, lists, reports, metrics and events", async () => {
       const queue = make();
       const events = createQueueEvents(manager(), name, { prefix: redis.prefix });
       redis.defer(() => events.close());
@@ -354,7 +354,7 @@ inModes({ single: user.login }, (mode, login) => {
       expect(metrics.find(({ name }) => name === "kit_queue_parents_age_seconds")?.value).toBeLessThan(60);
     });
 
-    it("waits whatever is changed about its parent, which then has what was changed", async () => {
+    it("waits while its parent is changed, and the parent keeps the changes", async () => {
       const queue = make();
       const child = job("child");
       const { id, ids } = await addFlow(queue, parent("top", [child]));

@@ -106,7 +106,7 @@ describe("a large flow", () => {
     expect(runs.jobs.length).toBe(1_501);
   });
 
-  it("whose client died goes on with the next call that has its id", async () => {
+  it("whose client died continues with the next call that has its id", async () => {
     const queue = make();
     const flow = (): Flow => job("top", { id: "top", children: jobs(1_500) });
     await dies(flow(), 2);
@@ -145,7 +145,7 @@ describe("a large flow", () => {
     expect(await unfinishedFlows(fixture.db, address)).toBe(0);
   });
 
-  it("counts no further child for a parent that was deleted meanwhile, also if a new job has its id", async () => {
+  it("counts no further child for a parent that was deleted meanwhile, even if a new job has its id", async () => {
     const queue = make();
     await dies(job("top", { id: "top", children: jobs(1_500) }), 2);
     await removeJob(fixture.db, address, "top");

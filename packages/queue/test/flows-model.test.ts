@@ -337,7 +337,7 @@ it("every parent settles when its children have, none early and none twice, what
   await fc.assert(fc.asyncProperty(fc.array(action, { minLength: 5, maxLength: 40 }), play), { numRuns: 40 });
 }, 120_000);
 
-it("a parent begins in the step that ends its last child, even if that does not look for due jobs", async () => {
+it("a parent starts in the step that ends its last child, even if that does not look for due jobs", async () => {
   const keys = queueKeys(redis.prefix, "mail");
   const head = keyHead(redis.prefix, "mail");
   const [parent, child] = ["AAAAAAAAA.0001", "AAAAAAAAA.0002"];

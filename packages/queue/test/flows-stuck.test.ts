@@ -84,7 +84,7 @@ describe("a parent does not wait forever", () => {
     expect(outcomes).toEqual([]);
   });
 
-  it("of hundreds of children, whose dead letters are dropped at once (bullmq#800, #1752)", async () => {
+  it("of hundreds of children, whose dead letters are dropped together (bullmq#800, #1752)", async () => {
     const queue = make({ deadLetters: { maxCount: 1 } });
     const count = 900;
     const ends: string[] = [];

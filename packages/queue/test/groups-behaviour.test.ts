@@ -114,7 +114,7 @@ inModes({ single: user.login }, (mode, login) => {
         if (job.attempt === 1 && data.includes(job.data)) throw new Error("failed");
       };
 
-    it("runs the jobs of each group in order and one at a time, and those of all groups beside each other", async () => {
+    it("runs the jobs of each group in order and one at a time, and jobs of different groups at the same time", async () => {
       const { queue, ran, most, work, until, untilGone } = stage();
       const groups = ["a", "b!", "c @ %", "d é"];
       for (let n = 0; n < 5; n++)
@@ -138,7 +138,7 @@ inModes({ single: user.login }, (mode, login) => {
       await untilGone();
     });
 
-    it("changes the concurrency of all groups and of one while workers run, and of one back to that of all", async () => {
+    it("changes the concurrency of all groups and of one while workers run, and then resets that one", async () => {
       const { active, add, work, untilGone } = stage();
       const held = latch();
       redis.defer(held.open);

@@ -384,7 +384,7 @@ class Game {
 }
 
 it(
-  "takes jobs of groups in order, as many as may begin, whatever happens to them, and leaves nothing of an idle group",
+  "takes jobs of groups in order, as many as may start, whatever happens to them, and leaves nothing of an idle group",
   { timeout: 400_000 },
   async () => {
     await fc.assert(

@@ -43,7 +43,7 @@ describe("a handler that reports an abort", () => {
     expect(await fixture.counts()).toMatchObject({ waiting: Object.keys(shapes).length, failures: failures.length });
   });
 
-  it("fails while its worker goes on", async () => {
+  it("fails while its worker continues", async () => {
     const queue = make();
     work(queue, () => {
       throw errorOf({ name: "AbortError" });

@@ -42,7 +42,7 @@ describe("the health of a worker", () => {
     });
   });
 
-  it("is not ready, and alive, while the server stands still; and recovers with it", async () => {
+  it("is not ready, and alive, while the server hangs; and recovers with it", async () => {
     const queue = make({ deadlineMs: 500 });
     const worker = work(queue, () => undefined);
     await until(worker, healthy);

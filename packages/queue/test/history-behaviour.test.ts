@@ -43,7 +43,7 @@ inModes({}, (mode) => {
         ended: ids.map((id) => ({ member: `worker000001${id}`, record: recordOf(result, job) })),
       });
 
-    it("keeps results, times and attempts of jobs that are done, and no more than that of dead letters", async () => {
+    it("keeps results, times and attempts of jobs that are done, and only that of dead letters", async () => {
       const queue = make({ history: keepHistory(), maxAttempts: 2, backoff: { firstMs: 1, jitter: 0 } });
       const worker = work(queue, ({ data, attempt }) => {
         if (data === "dead" || attempt === 1) throw new Error("broken");
@@ -158,7 +158,7 @@ inModes({}, (mode) => {
       expect(await completed()).toEqual([]);
     });
 
-    it("deletes the record of an end that the server refuses, but not that of another take", async () => {
+    it("deletes the record of a refused end, but not the record of another take", async () => {
       await lease("a", "b");
       await keep(["a", "b"]);
       const { kept, records } = fixture.keysOf();
@@ -261,7 +261,7 @@ inModes({}, (mode) => {
       expect(await completed()).toEqual([]);
     });
 
-    it("goes on ending jobs where it may not write records, and emits an error", async () => {
+    it("keeps ending jobs if it may not write records, and emits an error", async () => {
       const queue = make({ history: keepHistory() });
       const { records } = fixture.keysOf();
       await fixture.db.set(records, "no hash", "PX", 60_000);

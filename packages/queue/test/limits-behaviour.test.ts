@@ -136,7 +136,7 @@ inModes({}, (mode) => {
         await fixture.untilEmpty();
       });
 
-      it("wakes a worker when the next job may begin", async () => {
+      it("wakes a worker when the next job may start", async () => {
         const [queue, runs] = [make(), new Runs()];
         // Longer than the second after which a worker counts its completed jobs, and looks.
         const perMs = 1_500;
@@ -150,7 +150,7 @@ inModes({}, (mode) => {
         expect(second!.takenAt - first!.takenAt).toBeLessThan(unwokenMs);
       });
 
-      it("does not count jobs that went back before their handlers began", async () => {
+      it("does not count jobs that went back before their handlers started", async () => {
         const [queue, runs] = [make(), new Runs()];
         await setLimits(redis.client, address(), { rate: { count: 2, perMs: 3_600_000, burst: 2 } });
         const ids = await queue.addAll([1, 2].map((data) => ({ name: "job", data })));
@@ -227,8 +227,8 @@ inModes({}, (mode) => {
       });
     });
 
-    describe("a handler that wants that no job begins", () => {
-      it("is heard at once: jobs that its worker has taken ahead go back, and do not begin", async () => {
+    describe("a handler that wants that no job starts", () => {
+      it("applies immediately: jobs that its worker has taken ahead go back, and do not start", async () => {
         const [queue, runs] = [make(), new Runs()];
         const worker = work(
           queue,
@@ -253,8 +253,8 @@ inModes({}, (mode) => {
       });
     });
 
-    describe("a handler of another worker that wants that no job begins", () => {
-      it("is heard with the next reply: jobs that were taken ahead go back", async () => {
+    describe("a handler of another worker that wants that no job starts", () => {
+      it("applies with the next reply: jobs that were taken ahead go back", async () => {
         const queue = make();
         const { limits, leases } = fixture.keysOf();
         let [began, beganBefore, ended] = [0, 0, latch()];
@@ -284,7 +284,7 @@ inModes({}, (mode) => {
     });
 
     describe("a pause", () => {
-      it("lets running jobs finish and none begin, for all workers, until the queue is resumed", async () => {
+      it("lets running jobs finish and none start, for all workers, until the queue is resumed", async () => {
         const [queue, runs, held] = [make(), new Runs(), latch()];
         redis.defer(held.open);
         const handler = async (job: Parameters<Runs["handler"]>[0]): Promise<void> => {

@@ -2,7 +2,7 @@ import { expect, it, vi } from "vitest";
 import type { StepReply } from "../src/store/scripts/index.js";
 import { Timekeeper } from "../src/work/timekeeper.js";
 
-it("a worker whose timer fires before the next job may begin waits for that instant again; for a later one it only watches", () => {
+it("a worker whose timer fires before the next job may start waits for that instant again; for a later one it only watches", () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   try {
     let dues = 0;

@@ -144,7 +144,7 @@ inModes({}, (mode) => {
           expect(String(await rejection(cancel(id)))).toMatch(/^(Type|Range)Error: Expected `id`/);
       });
 
-      it("aborts the handlers of running jobs at the next heartbeat, and ignores what they return and throw", async () => {
+      it("aborts the handlers of running jobs at the next heartbeat, and ignores their results and errors", async () => {
         const [queue, events, reasons] = [make(), [] as unknown[], [] as unknown[]];
         const worker = work(
           queue,
@@ -314,7 +314,7 @@ inModes({}, (mode) => {
         await worker.close();
       });
 
-      it("tells the caller of a called job that waits", async () => {
+      it("notifies the caller of a called job that waits", async () => {
         const queue = make();
         const outcome = rejection(queue.call("job", 1, { delayMs: 600_000 }));
         const [id] = await eventually(async () => {
@@ -558,7 +558,7 @@ inModes({}, (mode) => {
         expect(await fixture.counts()).toMatchObject({ jobs: 0, delayed: 0, failures: 0 });
       });
 
-      it("refuses active jobs and dead letters, and says which they are, also of a job in no list", async () => {
+      it("refuses active jobs and dead letters, and reports their state, even of a job in no list", async () => {
         const [queue, held] = [make(), latch()];
         redis.defer(held.open);
         const worker = work(queue, async ({ data }) => {
@@ -601,7 +601,7 @@ inModes({}, (mode) => {
         expect([...ran, ...removed].toSorted()).toEqual(ids.toSorted());
       });
 
-      it("tells the caller of a called job that there is no outcome", async () => {
+      it("notifies the caller of a called job that there is no outcome", async () => {
         const queue = make();
         const outcome = rejection(queue.call("job", 1, { delayMs: 600_000 }));
         const [id] = await eventually(async () => {

@@ -150,7 +150,7 @@ inModes({}, (mode) => {
       expect(shown(await source.metrics())).toMatchObject({ "runs_total job=moody outcome=completed": 1 });
     });
 
-    it("tell 100 names of jobs apart, and refuse options that mean nothing", async () => {
+    it("distinguish 100 job names, and reject options without a meaning", async () => {
       const queue = fixture.make();
       const worker = queue.work(
         Object.fromEntries(Array.from({ length: 130 }, (_, n) => [`job${String(n)}`, () => n])),

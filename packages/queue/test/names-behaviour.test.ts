@@ -51,7 +51,7 @@ inModes({}, (mode) => {
     };
 
     describe("a paused name", () => {
-      it("lets jobs of other names pass, and goes on in its order, also by priority", async () => {
+      it("lets jobs of other names pass, and continues in its order, also by priority", async () => {
         await pauseQueue(redis.client, address(), { name: "slow" });
         const { names } = await overview();
         expect(names).toMatchObject([{ name: "slow", concurrency: null, pausedAt: expect.any(Number) as number }]);
@@ -104,7 +104,7 @@ inModes({}, (mode) => {
         expect(await fixture.db.exists(fixture.keysOf().limits)).toBe(0);
       });
 
-      it("moves each of 100,000 jobs in front of another one once, and no step meets them again", async () => {
+      it("moves each of 100,000 jobs ahead of another one once, and no step meets them again", async () => {
         const [queue, runs] = [make(), new Runs()];
         await pauseQueue(redis.client, address(), { name: "slow" });
         const count = mode === "cluster" ? 10_000 : 100_000;
@@ -283,7 +283,7 @@ inModes({}, (mode) => {
         await untilGone();
       });
 
-      it("runs if it is replaced by one of another name, which goes on, and twice in one call", async () => {
+      it("runs if it is replaced by one of another name, which continues, and twice in one call", async () => {
         const queue = make();
         const last = (key: string) => ({ unique: { key, mode: "keepLast" } }) as const;
         await pauseQueue(redis.client, address(), { name: "slow" });
@@ -315,7 +315,7 @@ inModes({}, (mode) => {
         await untilGone();
       });
 
-      it("comes back if the key `limits` was deleted by hand, to workers that wait and to new ones", async () => {
+      it("comes back if the key `limits` was deleted manually, to workers that wait and to new ones", async () => {
         const { limits } = fixture.keysOf();
         const [runs, ids] = [new Runs(), await suspendSome(300)];
         await fixture.db.del(limits);
@@ -326,7 +326,7 @@ inModes({}, (mode) => {
       });
     });
 
-    it("are refused if they are not what they should be, or too many", async () => {
+    it("are refused if they are invalid, or too many", async () => {
       for (const names of [
         { slow: { concurrency: 0 } },
         { slow: { concurrency: 1_001 } },

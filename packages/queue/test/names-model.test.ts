@@ -281,7 +281,7 @@ class Game {
 }
 
 it(
-  "takes jobs under limits of their names in order, as many as may begin, whatever happens to them",
+  "takes jobs under limits of their names in order, as many as may start, whatever happens to them",
   { timeout: 240_000 },
   async () => {
     await fc.assert(

@@ -63,7 +63,7 @@ describe("options", () => {
     expect(await fixture.counts()).toMatchObject({ jobs: 1, dead: 1 });
   });
 
-  it("are refused where handlers are none", () => {
+  it("are refused if there are no handlers", () => {
     const queue = fixture.make();
     for (const handlers of [null, undefined, 7, { job: 7 }])
       expect(() => queue.work(handlers as unknown as Record<string, () => void>)).toThrow(/^Expected /);

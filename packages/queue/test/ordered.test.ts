@@ -36,7 +36,7 @@ const untilEmpty = async (): Promise<void> => {
 };
 
 describe("an ordered worker", () => {
-  it("begins jobs of a later queue only when the earlier ones are empty", async () => {
+  it("starts jobs of a later queue only when the earlier ones are empty", async () => {
     const [ran, queues] = [[] as unknown[], queuesOf()];
     for (const queue of queues.toReversed()) await fill(queue, 30);
     ordered(queues, ({ data }) => void ran.push(data), { maxPassedOver: 1_000 });
@@ -164,7 +164,7 @@ describe("an ordered worker", () => {
     expect([most, ran]).toEqual([4, 180]);
   });
 
-  it("starts a job of any queue at once while all are idle, and serves one that is added later", async () => {
+  it("starts a job of any queue immediately while all are idle, and serves a queue that is added later", async () => {
     const [ran, queues] = [[] as unknown[], queuesOf()];
     const { worker, served } = serving(queues.slice(0, 2), ({ data }) => void ran.push(data));
     await untilAllWait(served);

@@ -77,7 +77,7 @@ describe("a worker", () => {
     await eventually(() => expect(codes).toEqual(["KIT_NO_PERMISSION", "KIT_RECOVERED"]), { timeoutMs: 30_000 });
   });
 
-  it("renews no lease that was over by its own clock before the job began", async () => {
+  it("renews no lease that was over by its own clock before the job started", async () => {
     const [queue, runs] = [make(), new Runs()];
     const now = performance.now.bind(performance);
     let aheadMs = 0;
@@ -112,7 +112,7 @@ describe("a worker", () => {
     expect(cancelled).toEqual([]);
   });
 
-  it("that loses its leases in an outage emits one error when it begins, and one when it is over", async () => {
+  it("that loses its leases in an outage emits one error when it starts, and one when it is over", async () => {
     const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     redis.defer(() => proxy.close());
     const client = await connect({ url: proxy.url, deadlineMs: 10_000 });
@@ -140,7 +140,7 @@ describe("a worker", () => {
     await goesOn(make(), runs, codes, code);
   });
 
-  it("that has work again at the end of an outage does not wait for its next rest to say so", async () => {
+  it("that has work again at the end of an outage reports it without waiting for its next rest", async () => {
     const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     redis.defer(() => proxy.close());
     const client = await connect({ url: proxy.url, deadlineMs: 10_000 });
@@ -165,7 +165,7 @@ describe("a worker", () => {
     expect(begun.jobs).toHaveLength(1);
   });
 
-  it("that idles through an outage emits one error when it begins, and one when it is over", async () => {
+  it("that idles through an outage emits one error when it starts, and one when it is over", async () => {
     const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     redis.defer(() => proxy.close());
     const client = await connect({ url: proxy.url, deadlineMs: 10_000 });

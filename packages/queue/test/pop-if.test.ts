@@ -37,7 +37,7 @@ describe.each(modes)("popIf (%s)", (mode) => {
     expect(await pop(db(), key, "low", Infinity)).toBeNull();
   });
 
-  it.each(both)("by %s goes by the server's time where there is no bound", async (_how, pop) => {
+  it.each(both)("by %s uses the server's time if there is no bound", async (_how, pop) => {
     const [key, now] = [keyOf(), Date.now()];
     await db().zadd(key, now - 60_000, "due", now + 60_000, "later");
     expect(await pop(db(), key, "low")).toEqual({ member: "due", score: now - 60_000 });

@@ -66,7 +66,7 @@ inModes({}, (mode) => {
       expect((await fieldsOf(id))["writer"]).toMatch(/ 3$/);
     });
 
-    it("costs nothing where a handler makes none", async () => {
+    it("costs nothing if a handler makes none", async () => {
       const [queue, runs] = [make(), new Runs()];
       work(queue, runs.handler);
       await queue.add("job", 1);
@@ -76,7 +76,7 @@ inModes({}, (mode) => {
       expect(JSON.parse(JSON.stringify(runs.jobs[0]))).toMatchObject({ data: 1 });
     });
 
-    it("keeps the notes of all attempts, and of a dead letter, whose next run goes on from its checkpoint", async () => {
+    it("keeps the notes of all attempts, and of a dead letter, whose next run continues from its checkpoint", async () => {
       const queue = make({ maxAttempts: 2, backoff: { firstMs: 1, jitter: 0 } });
       const seen: unknown[] = [];
       let isBroken = true;
@@ -110,7 +110,7 @@ inModes({}, (mode) => {
       await eventually(() => expect(seen).toEqual([id, 1, { page: 3 }]), { timeoutMs: 15_000 });
     });
 
-    it("refuses notes of a worker whose lease is lost, and lets those of the next one stand", async () => {
+    it("refuses notes of a worker whose lease is lost, and keeps the next worker's notes", async () => {
       const [queue, held, other] = [make(), latch(), latch()];
       redis.defer(held.open);
       redis.defer(other.open);
@@ -154,7 +154,7 @@ inModes({}, (mode) => {
       await stale.close();
     });
 
-    it("tells the handler of a cancelled job, and that of a job that has ended", async () => {
+    it("notifies the handler of a cancelled job, and the handler of a job that has ended", async () => {
       const [queue, held] = [make(), latch()];
       redis.defer(held.open);
       const begun = latch();
@@ -186,7 +186,7 @@ inModes({}, (mode) => {
       expect((await redis.keys()).filter((key) => key.includes(":notes:"))).toEqual([]);
     });
 
-    it("tells the notes of two jobs of one id apart", async () => {
+    it("distinguishes the notes of two jobs with the same id", async () => {
       const queue = make();
       const seen: unknown[] = [];
       const worker = work(queue, async (job) => {
@@ -321,7 +321,7 @@ inModes({}, (mode) => {
       await queue.close();
     });
 
-    it("refuses what is no job of a worker, no JSON, or too large", async () => {
+    it("refuses a job that no worker gave, data that is not JSON, and data that is too large", async () => {
       const queue = make();
       const refused: unknown[] = [];
       work(queue, (job) => {

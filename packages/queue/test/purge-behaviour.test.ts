@@ -229,7 +229,7 @@ inModes({}, (mode) => {
         expect(runs.data).toEqual(Array.from({ length: 1_500 }, (_, index) => 2 * index + 1));
       });
 
-      it("goes on after a clean that stopped halfway, and so do workers", async () => {
+      it("continues after a clean that stopped halfway, and so do workers", async () => {
         const [queue, runs] = [make(), new Runs()];
         await queue.addAll(Array.from({ length: 1_200 }, (_, data) => ({ name: data < 900 ? "odd" : "job", data })));
         const keysOfClean = { ...fixture.keysOf(), listed: fixture.keysOf().waiting };

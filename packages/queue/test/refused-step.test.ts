@@ -7,7 +7,7 @@ import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
 
-it("a job is taken at once whose wake-up was popped by a wait whose step was refused", async () => {
+it("takes a job immediately if a wait popped its wake-up and the step was refused", async () => {
   const user = `worker-${redis.prefix}`;
   const acl = (...rules: string[]): Promise<unknown> => redis.server.call("ACL", "SETUSER", user, ...rules);
   await acl("on", ">pass", "~*", "&*", "+@all");

@@ -10,7 +10,7 @@ const fixture = fixtureOf(redis);
 const { make } = fixture;
 const address = () => ({ queue: name, prefix: redis.prefix });
 
-describe("a fleet where one deploy lacks a handler", () => {
+describe("a fleet in which one deploy lacks a handler", () => {
   it("runs every job once, counts no attempt, and reports the name once", async () => {
     const [invoices, mails, queue] = [new Runs(), new Runs(), make()];
     const errors: unknown[] = [];
@@ -42,7 +42,7 @@ describe("a fleet where one deploy lacks a handler", () => {
     expect(errors).toMatchObject([{ code: "KIT_JOB_REFUSED", job: "invoice" }]);
   });
 
-  it("lets a job that was passed on expire, and none that has begun", async () => {
+  it("lets a job that was passed on expire, and none that has started", async () => {
     const queue = make();
     const ids = await queue.addAll([
       { name: "job", data: "fresh", expiresMs: 600_000 },

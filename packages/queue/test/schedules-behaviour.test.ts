@@ -89,7 +89,7 @@ inModes({}, (mode) => {
       }
     });
 
-    it("stay paused over upserts until they are resumed, run on demand, and go on with the next run from then on", async () => {
+    it("stay paused over upserts until they are resumed, run on demand, and continue with the next run from then on", async () => {
       const schedules = make();
       expect(await schedules.pause("hourly")).toBe(false);
       expect(await schedules.runNow("hourly")).toBeUndefined();
@@ -116,7 +116,7 @@ inModes({}, (mode) => {
       expect(await schedules.get("hourly")).toMatchObject({ isPaused: false, nextAt: undefined, left: 0 });
     });
 
-    it("run on demand once for a call that arrives again, also after its job has ended", async () => {
+    it("run on demand once for a call that arrives again, even after its job has ended", async () => {
       const schedules = make();
       await schedules.upsert("hourly", hourly);
       const { field, at } = await scripts.readSchedule.run(fixture.db, fixture.keysOf(), { id: "hourly" });
@@ -228,7 +228,7 @@ inModes({}, (mode) => {
           expect(await schedules.next("often")).toEqual([runs.at(-1)! + 20]);
         });
 
-      it("go on behind schedules that this version cannot read, and behind an entry whose schedule is gone", async () => {
+      it("continue after schedules that this version cannot read, and after an entry without a schedule", async () => {
         const schedules = make();
         const errors: Error[] = [];
         schedules.on("error", (error) => errors.push(error));
@@ -304,7 +304,7 @@ inModes({}, (mode) => {
         expect(await schedules.get("hourly")).toMatchObject({ left: 4 });
       });
 
-      it("refuses what is no schedule, and stores nothing", async () => {
+      it("refuses an invalid schedule, and stores nothing", async () => {
         const schedules = make();
         const wrong: readonly object[] = [
           {},
@@ -331,7 +331,7 @@ inModes({}, (mode) => {
       });
     });
 
-    it("has ended when it is added after its end, and says so", async () => {
+    it("has ended when it is added after its end, and reports it", async () => {
       const schedules = make();
       const over = { ...hourly, endAt: Date.UTC(2020, 0) };
       const pastYear = { cron: "0 0 0 1 1 * 2020", name: "job" };
@@ -453,7 +453,7 @@ inModes({}, (mode) => {
     });
 
     describe("an end", () => {
-      it("comes by count or instant, and a deploy does not begin the schedule again", async () => {
+      it("comes by count or instant, and a deploy does not start the schedule again", async () => {
         const schedules = make();
         const at = aligned(await serverMs(), hourMs);
         const counted = { ...hourly, count: 3, missed: "all" } as const;
@@ -514,7 +514,7 @@ inModes({}, (mode) => {
         expect(await fixture.db.exists(schedules, templates, upcoming)).toBe(0);
       });
 
-      it("of a call that adds jobs adds none, also where the schedule was changed since", async () => {
+      it("of a call that adds jobs adds none, even if the schedule has changed since", async () => {
         await put({});
         await put(second);
         expect(await fire("hourly\tsecond\t2000\t3000\t1\t1500,2000\t\t0")).toEqual([true]);

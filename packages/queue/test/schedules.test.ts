@@ -66,7 +66,7 @@ const isTime = (matches: Matches, time: number): boolean => {
 const utc = (at: number): string => new Date(at).toISOString();
 
 describe("The runs of a cron expression", () => {
-  it("are those of a clock that is read each minute, around the changes of all time zones", async () => {
+  it("equal the times of a clock that is read every minute, around the changes of all time zones", async () => {
     for (const { zone, at: change } of changes()) {
       const shown = clockOf(zone);
       const aroundMs = 4 * hourMs + Math.abs(shown(change) - shown(change - minuteMs));

@@ -35,7 +35,7 @@ const kinds: readonly (readonly [string, Validate])[] = [
 describe.each(kinds)("a schema that answers %s", (_when, validate) => {
   const schemas = { job: schemaOf(validate) };
 
-  it("refuses what does not fit, says where and not what, and adds nothing of several", async () => {
+  it("rejects data that does not fit, shows the path but not the data, and adds none of several jobs", async () => {
     const queue = make({ schemas });
     const wrong = await rejection(queue.add("job", { to: "secret" }));
     expect(wrong).toMatchObject({ code: "KIT_QUEUE_PAYLOAD", job: "job" });
@@ -47,7 +47,7 @@ describe.each(kinds)("a schema that answers %s", (_when, validate) => {
     expect((await counts()).jobs).toBe(1);
   });
 
-  it("gives handlers what it makes of the data, and stores what was added", async () => {
+  it("gives handlers its output, and stores the data as it was added", async () => {
     const [queue, runs] = [make({ schemas }), new Runs()];
     await queue.add("job", { to: "ann@example.org" });
     const { jobs } = fixtureOf(redis).keysOf();
@@ -123,7 +123,7 @@ describe("schemas", () => {
     expect(runs.jobs).toEqual([]);
   });
 
-  it("are checked where the queue is made", () => {
+  it("are checked when the queue is created", () => {
     for (const schemas of [7, null, { job: {} }, { job: () => undefined }])
       expect(() => make({ schemas: schemas as never })).toThrow(/^Expected /);
   });

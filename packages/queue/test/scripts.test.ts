@@ -72,7 +72,7 @@ describe("scripts", () => {
 });
 
 describe("add", () => {
-  it("refuses a call for ever if it arrives after a repeat by its op has added the job, and takes the next one", async () => {
+  it("refuses a call forever if it arrives after a repeat by its op has added the job, and takes the next one", async () => {
     const keys = queueKeys(redis.prefix, "mail");
     const id = "AAAAAAAAA.0001";
     const call = (producer: string, sequence: number, plan: string): Promise<all.AddReply> =>
@@ -273,7 +273,7 @@ describe("step", () => {
     expect(await run(3, { count: 5 })).toMatchObject({ entries: [c], records: ["1\t0\t{}"] });
   });
 
-  it("drops dead letters that are too old, and counts what was completed, also while there is nothing to do", async () => {
+  it("drops dead letters that are too old, and counts what was completed, even while there is nothing to do", async () => {
     await addSome(a, b);
     await run(1, { count: 2 });
     await run(2, { others: [a, b].map((id) => [takeId(1) + id, "dead", "1\t0\t{}"]) });
@@ -314,7 +314,7 @@ describe("step", () => {
     ]);
   });
 
-  it("answers a repeat with what the call took, and takes nothing more", async () => {
+  it("answers a repeat with the jobs that the call took, and takes nothing more", async () => {
     await addSome(a, b, c);
     await redis.client.zadd(keys().prioritised, 2 ** 33, "own");
     await redis.client.hset(keys().jobs, "own", "k1 job  p1\n1");
@@ -349,7 +349,7 @@ describe("step", () => {
     expect(leases).toEqual([takeId(1) + b, String(Math.floor(nowMicros / 1_000) + 60_000)]);
   });
 
-  it("takes ahead only while no worker is idle, and wakes one where it leaves jobs", async () => {
+  it("takes ahead only while no worker is idle, and wakes one if it leaves jobs", async () => {
     await addSome(a, b, c);
     await redis.client.del(keys().wake);
     expect(await run(1, { count: 3, sure: 1 })).toMatchObject({ entries: [a], isMore: true });
@@ -422,7 +422,7 @@ describe("step", () => {
     expect(await redis.client.exists(keys().limits)).toBe(0);
   });
 
-  it("lets no further job begin when its rate is changed, and begins the first one with a full bucket", async () => {
+  it("lets no further job start when its rate is changed, and starts the first one with a full bucket", async () => {
     const fullAt = (): Promise<string | null> => redis.client.hget(keys().limits, "fullAt");
     await addSome(a, b, c);
     await limits({ rate: "1 2000000 1" });
@@ -436,7 +436,7 @@ describe("step", () => {
     }
   });
 
-  it("keeps what is left of a rate when it is changed, as far as it fits", async () => {
+  it("keeps the rest of a changed rate, if it fits", async () => {
     await addSome(a, b, c);
     await limits({ rate: "10 20000000 3" });
     expect((await run(1, { count: 1 })).entries).toEqual([a]);
@@ -446,7 +446,7 @@ describe("step", () => {
     expect((await run(2, { count: 2 })).entries).toEqual([b]);
   });
 
-  it("gives a job that ends without having begun back to the rate, once", async () => {
+  it("gives a job that ends without having started back to the rate, once", async () => {
     await addSome(a, b, c);
     await limits({ rate: "1 2000000 1" });
     await run(1, { count: 1 });
@@ -458,7 +458,7 @@ describe("step", () => {
     expect((await run(7, { count: 2 })).entries).toEqual([]);
   });
 
-  it("keeps to the rate of the queue, replies when the next job may begin, and does not count jobs that went back", async () => {
+  it("keeps to the rate of the queue, replies when the next job may start, and does not count jobs that went back", async () => {
     await addSome(a, b, c);
     // One per 1,000 s, and two at once.
     await limits({ rate: "2 2000000 2" });
@@ -487,7 +487,7 @@ describe("step", () => {
     expect(await run(9, { count: 3 })).toMatchObject({ entries: [b, c], nextStart: undefined });
   });
 
-  it("moves 100 jobs of stopped names a step, wakes a worker to go on, and takes the first job behind them", async () => {
+  it("moves 100 jobs of stopped names per step, wakes a worker to continue, and takes the first job after them", async () => {
     await limits({ names: "job - 1" });
     const stopped = Array.from({ length: 250 }, (_, n) => `AAAAAAAAA.${String(1_000 + n)}`);
     await addSome(...stopped, c);
@@ -539,7 +539,7 @@ describe("step", () => {
     expect((await run(6, { count: 9, done: [takeId(5) + "AAAAAAAAA.0004"] })).entries).toEqual(["AAAAAAAAA.0005"]);
   });
 
-  it("finds with its next looks that leases of a name were deleted by hand", async () => {
+  it("finds with its next looks that leases of a name were deleted manually", async () => {
     await limits({ names: "active 60 0\njob 1 0" });
     await addSome(a, b);
     await run(1, { count: 1 });
@@ -578,7 +578,7 @@ describe("step", () => {
     expect(await redis.client.exists(keys().named, keys().limits)).toBe(0);
   });
 
-  it("hands back jobs that have begun so that they do not expire, and leaves no record of one whose lease is gone", async () => {
+  it("hands back jobs that have started so that they do not expire, and leaves no record of one whose lease is gone", async () => {
     await addSome(a, b);
     expect((await run(1, { count: 1 })).entries).toEqual([a]);
     const members = [takeId(1) + a, takeId(1) + b].join("\n");
@@ -587,7 +587,7 @@ describe("step", () => {
     expect(await redis.client.hgetall(keys().failures)).toEqual({ [a]: "0\t0\t" });
   });
 
-  it("lets as many jobs begin as a model of the rate does", async () => {
+  it("lets as many jobs start as a model of the rate does", async () => {
     // One per 2 ms.
     const [pieceMicros, burst] = [2_000, 7];
     await limits({ rate: `500 1000 ${String(burst)}` });

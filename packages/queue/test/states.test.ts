@@ -12,7 +12,7 @@ const { make, on, work } = fixture;
 const address = () => ({ queue: name, prefix: redis.prefix });
 
 describe("a job in a worker", () => {
-  it("that had not begun when it was cancelled makes no event, also where its end was on its way", async () => {
+  it("that had not started when it was cancelled makes no event, even if its end was on its way", async () => {
     const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     redis.defer(() => proxy.close());
     const client = await connect(`redis://127.0.0.1:${String(proxy.port)}`);
@@ -42,7 +42,7 @@ describe("a job in a worker", () => {
     expect(await fixture.counts()).toMatchObject({ jobs: 0, dead: 0 });
   });
 
-  it("that is a suspect and about to begin goes back before a pause resolves", async () => {
+  it("that is a suspect and about to start goes back before a pause resolves", async () => {
     const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     redis.defer(() => proxy.close());
     const client = await connect(`redis://127.0.0.1:${String(proxy.port)}`);
@@ -64,7 +64,7 @@ describe("a job in a worker", () => {
     expect(await fixture.counts()).toMatchObject({ leases: 0, waiting: 1 });
   });
 
-  it("whose time is over while its worker closes begins elsewhere only when its handler has ended", async () => {
+  it("whose time is over while its worker closes starts elsewhere only when its handler has ended", async () => {
     const order: string[] = [];
     const [queue, runs] = [make(), new Runs()];
     const handler = async (job: Parameters<Runs["handler"]>[0]): Promise<void> => {
@@ -86,7 +86,7 @@ describe("a job in a worker", () => {
     expect(order[0]).toBe("saved");
   });
 
-  it("begins at once where the one before it was cancelled and its end refused, with ack each", async () => {
+  it("starts immediately if the job before it was cancelled and its end refused, with ack each", async () => {
     const [queue, runs] = [make({ maxAttempts: 1 }), new Runs()];
     const handler = async (job: Parameters<Runs["handler"]>[0]): Promise<void> => {
       runs.handler(job);

@@ -24,7 +24,7 @@ describe("expectAdded", () => {
     expect(await addedJobs(redis.client, address())).toHaveLength(2);
   });
 
-  it("rejects where there is none, or several", async () => {
+  it("rejects if there is none, or several", async () => {
     const queue = make();
     for (const data of [1, 1]) await queue.add("email", data);
     const wrong: readonly (readonly [name: string, data?: unknown])[] = [

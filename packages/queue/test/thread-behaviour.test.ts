@@ -52,7 +52,7 @@ inModes({}, (mode) => {
       expect(await fixture.logged()).toEqual(["frozen 1 0"]);
     });
 
-    it("keeps jobs that had not begun when the main loop was blocked; they begin after that", async () => {
+    it("keeps jobs that had not started when the main loop was blocked; they start after that", async () => {
       const [queue, runs] = [make(), new Runs()];
       const peer = await spawn({ leaseMs: longMs, concurrency: 2, heartbeat: "auto" });
       await fixture.untilIdle(1);
@@ -107,7 +107,7 @@ inModes({}, (mode) => {
 
     if (mode === "cluster") return;
 
-    it("learns that jobs were cancelled while the main loop was blocked: they are not lost, and one that waits does not begin", async () => {
+    it("learns that jobs were cancelled while the main loop was blocked: they are not lost, and one that waits does not start", async () => {
       const queue = make();
       const leaseMs = 2_000;
       const peer = await spawn({ leaseMs, concurrency: 2, heartbeat: "thread" });
@@ -218,7 +218,7 @@ inModes({}, (mode) => {
       await fixture.db.del(keys.leases);
     });
 
-    it("that ends by itself is reported once; the main loop goes on renewing", async () => {
+    it("that ends by itself is reported once; the main loop keeps renewing", async () => {
       const [queue, runs] = [make(), new Runs()];
       const peer = await spawn({ leaseMs: longMs, heartbeat: "thread" });
       await queue.add("job", { log: "long", act: "wait", ms: 1.5 * longMs });
@@ -232,7 +232,7 @@ inModes({}, (mode) => {
       await peer.ask("close");
     });
 
-    it("is refused where it cannot connect as the client does; auto then uses the main loop", async () => {
+    it("is refused if it cannot connect as the client does; auto then uses the main loop", async () => {
       const { promise, open } = latch();
       const client = redis.connect({ tls: undefined, natMap: () => null } as object);
       const queue = fixture.on(client);

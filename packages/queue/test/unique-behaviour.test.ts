@@ -142,7 +142,7 @@ inModes({}, (mode) => {
       }
     });
 
-    it("keeps its key for a time, though it is done, which further adds begin anew if they are to", async () => {
+    it("keeps its key for a time, though it is done, which further adds start again if they are to", async () => {
       const queue = make();
       const { unique } = fixture.keysOf();
       const endOf = async (): Promise<number> => Number((await fixture.db.hget(unique, key))!.split(" ")[1]);
@@ -164,7 +164,7 @@ inModes({}, (mode) => {
       expect(runs.data).toEqual(["first", "second"]);
     });
 
-    it("with the mode keepLast gets the data and due time of the last add until it begins", async () => {
+    it("with the mode keepLast gets the data and due time of the last add until it starts", async () => {
       const queue = make();
       const add = adding(queue, { mode: "keepLast" });
       const { id } = await add("first", { ...later, priority: 3, maxAttempts: 9 });
@@ -217,7 +217,7 @@ inModes({}, (mode) => {
     });
 
     it.each(["done", "dead", "dead by a crash", "cancelled"])(
-      "with the mode keepLast runs once more, with the latest data, when the active one is %s",
+      "with the mode keepLast runs again, with the latest data, when the active one is %s",
       async (how) => {
         const queue = make();
         const add = adding(queue, { mode: "keepLast" });
@@ -259,7 +259,7 @@ inModes({}, (mode) => {
       },
     );
 
-    it("with the mode keepLast waits for its own due time after the active one, or begins at once when that is removed", async () => {
+    it("with the mode keepLast waits for its own due time after the active job, or starts immediately when that job is removed", async () => {
       const queue = make();
       const add = adding(queue, { mode: "keepLast" });
       const { runs, free } = holding(queue, { strict: true });
@@ -283,7 +283,7 @@ inModes({}, (mode) => {
       await fixture.untilEmpty();
     });
 
-    it("is added behind the active one again when its successor was removed; and at once when its worker woke no successor", async () => {
+    it("is added after the active job again when its successor was removed; and immediately when its worker woke no successor", async () => {
       const queue = make();
       const add = adding(queue, { mode: "keepLast" });
       const { runs, free } = holding(queue, { concurrency: 2, strict: true });
@@ -303,7 +303,7 @@ inModes({}, (mode) => {
       await fixture.untilEmpty();
     });
 
-    it("keeps its key and its successor when it is edited, and its place behind the active one when that is rescheduled", async () => {
+    it("keeps its key and its successor when it is edited, and its place after the active job when it is rescheduled", async () => {
       const queue = make();
       const add = adding(queue, { mode: "keepLast" });
       const { runs, free } = holding(queue, { concurrency: 3, strict: true });
@@ -363,7 +363,7 @@ inModes({}, (mode) => {
       await fixture.untilEmpty();
     });
 
-    it("makes way for a fresh one, in its place, once it has expired and nobody has it; an own id does, too", async () => {
+    it("is replaced in its place when it has expired and no worker has it; so is a job with the caller's id", async () => {
       const queue = make({ maxAttempts: 2, backoff: { firstMs: 600_000, jitter: 0 } });
       const own = (data: unknown, options: Pick<AddOptions, "expiresMs">): Promise<AddedOnce> =>
         queue.addOnce("job", data, { id: "own", priority: 3, ...options });
@@ -411,7 +411,7 @@ inModes({}, (mode) => {
       await eventually(() => expect(expired.map(String).toSorted()).toEqual(["expires", "not again"]));
     });
 
-    it("lets its successor go on when it is drained while it waits for its next attempt", async () => {
+    it("lets its successor continue when it is drained while it waits for its next attempt", async () => {
       const queue = make({ maxAttempts: 2, backoff: { firstMs: 600_000, jitter: 0 } });
       const add = adding(queue, { mode: "keepLast" });
       const held = latch();
@@ -435,7 +435,7 @@ inModes({}, (mode) => {
       expect(await fixture.counts()).toMatchObject({ jobs: 0, delayed: 0 });
     });
 
-    it("with the mode keepLast is not added beside an active one of the mode keepFirst", async () => {
+    it("with the mode keepLast is not added next to an active one of the mode keepFirst", async () => {
       const queue = make();
       const { runs } = holding(queue);
       const { id } = await adding(queue)("first");

@@ -93,7 +93,7 @@ inModes({ single: user.login }, (mode, login) => {
       },
     );
 
-    it("waits in a state of its own, and leaves its worker free for its children", async () => {
+    it("waits in its own state, and leaves its worker free for its children", async () => {
       const queue = make();
       const events = createQueueEvents(manager(), name, { prefix: redis.prefix });
       redis.defer(() => events.close());
@@ -140,7 +140,7 @@ inModes({ single: user.login }, (mode, login) => {
       });
     });
 
-    it("adds children behind those that it was added with, also below shared ones", async () => {
+    it("adds children after its first children, even below shared ones", async () => {
       const queue = make();
       const shared = { name: "top", data: "shared", id: "shared" };
       const { runs } = working(queue, async (taken) => {
@@ -265,7 +265,7 @@ inModes({ single: user.login }, (mode, login) => {
       await letter(queue, id);
     });
 
-    it("has begun, so it does not expire while it waits", async () => {
+    it("has started, so it does not expire while it waits", async () => {
       const queue = make();
       const { namesOf } = working(queue, async (taken) => {
         if ((await childrenOf(taken)).length > 0) return;
@@ -320,7 +320,7 @@ inModes({ single: user.login }, (mode, login) => {
       expect(await fixture.counts()).toMatchObject({ leases: 0, failures: 0 });
     });
 
-    it("has children of its own, though it shares the error with the other jobs of its batch", async () => {
+    it("has its own children, although it shares the error with the other jobs of its batch", async () => {
       const queue = make();
       const batches: number[] = [];
       const ran: unknown[] = [];

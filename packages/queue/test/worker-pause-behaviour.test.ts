@@ -27,7 +27,7 @@ inModes({}, (mode) => {
       Array.from({ length: count }, (_, n) => ({ name: "job", data: first + n }));
     const dataFrom = (first: number, count: number): number[] => jobsFrom(first, count).map(({ data }) => data);
 
-    it("begins none from that instant on, hands back the others, and lets its handlers end", async () => {
+    it("starts none from that instant on, hands back the others, and lets its handlers end", async () => {
       const [queue, runs, held] = [make(), new Runs(), latch()];
       redis.defer(held.open);
       let paused: Promise<void> | undefined;
@@ -52,7 +52,7 @@ inModes({}, (mode) => {
       expect(runs.jobs.every(({ attempt, crashes }) => attempt === 1 && crashes === 0)).toBe(true);
     });
 
-    it("hands back in their order what it had taken ahead, and what a call under way brought", async () => {
+    it("hands back its prefetched jobs and the jobs of a call under way, in their order", async () => {
       const [queue, runs] = [make(), new Runs()];
       let pauseAt = Infinity;
       let paused: Promise<void> | undefined;
@@ -102,7 +102,7 @@ inModes({}, (mode) => {
       expect((await fixture.counts()).dead).toBe(0);
     });
 
-    it("finds what became due, and what a dead process left, once it is resumed", async () => {
+    it("finds due jobs and the jobs of a dead process when it is resumed", async () => {
       const [queue, runs] = [make(), new Runs()];
       const worker = work(queue, runs.handler, { leaseMs: 500 });
       await fixture.untilIdle(1);
@@ -125,7 +125,7 @@ inModes({}, (mode) => {
       await fixture.untilEmpty();
     });
 
-    it("takes nothing if it was paused before the queue was opened, or while the server is away", async () => {
+    it("takes nothing if it was paused before the queue was opened, or while the server is unreachable", async () => {
       const proxy = await FaultProxy.start({ port: (await fixture.nodeOf()).port });
       redis.defer(() => proxy.close());
       const client = await connect({ url: redis.url, deadlineMs: 10_000 });
@@ -158,7 +158,7 @@ inModes({}, (mode) => {
       await runs.until(2);
     });
 
-    it("goes on if it is resumed before the pause is complete, and closes like any other", async () => {
+    it("continues if it is resumed before the pause is complete, and closes like any other", async () => {
       const [queue, runs] = [make(), new Runs()];
       const worker = work(queue, runs.handler);
       await fixture.untilIdle(1);
@@ -178,7 +178,7 @@ inModes({}, (mode) => {
       expect(runs.data).toEqual(dataFrom(0, 20));
     });
 
-    it("lets later queues of an ordered worker go on", async () => {
+    it("lets later queues of an ordered worker continue", async () => {
       const [queues, runs] = [[make({ name: "first" }), make({ name: "second" })], new Runs()];
       const ordered = createOrderedWorker({ maxPassedOver: 1_000 });
       redis.defer(() => ordered.close({ timeoutMs: 0 }));

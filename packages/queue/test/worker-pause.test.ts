@@ -3,7 +3,7 @@ import type { StepReply } from "../src/store/scripts/index.js";
 import { Timekeeper } from "../src/work/timekeeper.js";
 import { latch } from "./harness.js";
 
-it("a worker that was to begin the next job by a rate, and is paused and resumed, watches the rate as the others do", async () => {
+it("a worker that was to start the next job by a rate, and is paused and resumed, watches the rate as the others do", async () => {
   const due = latch();
   const timekeeper = new Timekeeper(10_000, () => due.open());
   const startIn = (ms: number): StepReply => ({ nowMicros: 1e9, nextStart: 1e6 + ms }) as StepReply;

@@ -36,7 +36,7 @@ inModes({ single: user.loginForText }, (mode, login) => {
       for (const key of takenKeys(keyHead(redis.prefix, name), id)) await fixture.db.pexpire(key, 600_000 - ms);
     };
 
-    it("are listed while they live: who they are, what they handle, and the job that each has run for longest", async () => {
+    it("are listed while they live, with their names, their handlers, and the job that each has run for longest", async () => {
       const held = latch();
       redis.defer(held.open);
       const queue = make();
@@ -84,7 +84,7 @@ inModes({ single: user.loginForText }, (mode, login) => {
       expect(await inspectJob(redis.client, fixture.address, delayed)).toMatchObject({ worker: null, startedAt: null });
     });
 
-    it("are gone at once when they close, and 30 s after their last sign of life when they die", async () => {
+    it("are gone immediately when they close, and 30 s after their last sign of life when they die", async () => {
       const [queue, peer] = [make(), await spawn()];
       const worker = work(queue, () => undefined);
       await until((listed) => expect(listed).toHaveLength(2));
@@ -132,7 +132,7 @@ inModes({ single: user.loginForText }, (mode, login) => {
       expect(await record(worker!.id)).toContain(id);
     });
 
-    it("stay listed while they are paused, and say so", async () => {
+    it("stay listed while they are paused, and report it", async () => {
       const worker = work(make(), () => undefined);
       await until((listed) => expect(listed).toMatchObject([{ state: "running" }]));
       await worker.pause();

@@ -74,7 +74,7 @@ export class SemaphoreCommands implements LeaseKind<ResolvedPermit, scripts.Usag
     const run = (): ReturnType<typeof scripts.acquire.run> =>
       scripts.acquire.run(this.#context, this.#keys, args, options);
     let reply = await run();
-    // Each call drops a bounded number of ended permits. Only a reply without any left means full.
+    // Each call drops a bounded number of ended permits. Only when none are left does the reply mean full.
     while (reply.state === "unsettled") reply = await run();
     if (reply.state === "too-heavy") {
       this.#onLimits(reply);
@@ -126,7 +126,7 @@ export class SemaphoreCommands implements LeaseKind<ResolvedPermit, scripts.Usag
     const args = { shared, limit: permits ?? "", perTenant, first, firstPerTenant };
     const go = (from: string, notAfter = 0, askedAt = 0): Promise<scripts.Resized> =>
       scripts.resize.run(this.#context, this.#keys, { ...args, from, notAfter, askedAt }, this.#settings);
-    // The least that it can be: a repeat must not come after a change that was requested after this one.
+    // The lower bound of the server's time: a repeat must not count as newer than a change that was requested after this one.
     const begin = (notAfter: number, at: number): Promise<scripts.Resized> =>
       go("", notAfter, Math.max(0, this.#clock.leastMsAt(at) ?? 0));
     const { executor } = this.#context;
@@ -134,16 +134,16 @@ export class SemaphoreCommands implements LeaseKind<ResolvedPermit, scripts.Usag
     let resized = await begin(await this.#endOfCall(name), startedAt);
     let mayBeMade = false;
     while (resized.from === undefined && resized.refused) {
-      // A newer change was requested during this call: it counts, whether or not an earlier try of ours was executed before it.
+      // A newer change was requested during this call. It applies, whether or not an earlier try of this call ran before it.
       if (mayBeMade && resized.refused === "superseded") return;
-      // The server's clock differs from our estimate, which is set anew. If nothing was sent twice, this change is not made yet.
+      // The server's clock differs from our estimate, which is renewed. If nothing was sent twice, this change has not been made yet.
       this.#clock.reset();
       const notAfter = await this.#endOfCall(name);
       mayBeMade = executor.connectionEpoch !== connectionEpoch;
       resized = await begin(notAfter, mayBeMade ? startedAt : performance.now());
     }
     while (resized.from !== undefined) resized = await go(resized.from);
-    // The further calls only grant: another call may have set other limits meanwhile.
+    // Later calls only grant: another call may have set other limits meanwhile.
     let { isMore } = resized;
     while (isMore) isMore = (await this.heartbeat(name, [], "-", shared)).msLeft === -2;
   }

@@ -232,7 +232,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
     this.#life.assertOpen();
     const changed = newLimits(limits, this.#settings);
     const { permits = this.#expected.permits, permitsPerTenant = this.#expected.permitsPerTenant } = changed;
-    // This object's own change emits no `mismatch`, also if another reply with the new limits arrives before that of the call.
+    // This object's own change emits no `mismatch`, even if another reply with the new limits arrives before the call's reply.
     const before = this.#expected;
     const wanted = { permits, permitsPerTenant: permitsPerTenant ?? undefined };
     this.#expected = wanted;
@@ -284,7 +284,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
     if (saved.name !== this.name)
       throw new TypeError("Expected a permit of this semaphore, got one of a different semaphore");
     const { leaseMs, renew, maxHoldMs, holder, weight } = saved;
-    // The text has the limits that apply and the tenant, whatever this object's own settings are.
+    // The text has the limits and the tenant that apply. This object's own settings don't matter.
     const options = { leaseMs, renew, maxHoldMs, holder, weight, tenant: saved.tenant ?? undefined };
     const settings = resolve("options", options, acquireRules, { ...this.#defaults, maxHoldMs: undefined });
     return await this.#leaser.resume(saved, settings, "");

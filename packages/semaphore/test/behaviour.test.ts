@@ -106,7 +106,7 @@ inModes(
           expect((await semaphore.inspect()).free).toBe(10);
         });
 
-        it("never has more room by permits that are released twice, or are somebody else's", async () => {
+        it("never has more room after permits are released twice, or by another caller", async () => {
           const semaphore = make();
           const [first, second] = await take(semaphore, 2);
           const text = second!.serialise();
@@ -119,7 +119,7 @@ inModes(
           expect([second!.isHeld, taken.isHeld, await fixture.used()]).toEqual([true, true, 2]);
         });
 
-        it("gives back many at once of which some have run out, and counts right", async () => {
+        it("releases many together, of which some have expired, and counts correctly", async () => {
           const semaphore = make({ permits: 6 });
           const permits = await take(semaphore, 6);
           await fixture.expire(permits[1]!);
@@ -130,7 +130,7 @@ inModes(
           expect(await semaphore.tryAcquire()).toBeNull();
         });
 
-        it("leaves no key without an end, and none but its counters when nobody uses it", async () => {
+        it("leaves no key without expiry, and only its counters when it is unused", async () => {
           const { db, keysOf } = fixture;
           const semaphore = make({ permits: 1, permitsPerTenant: 1 });
           const permit = await semaphore.acquire({ tenant: "a", leaseMs: 1_000 });
@@ -148,7 +148,7 @@ inModes(
           expect(await semaphore.tryAcquire({ tenant: "b" })).not.toBeNull();
         });
 
-        it("leaves no trace of a queue in which nobody waited", async () => {
+        it("leaves no trace of a queue without waiters", async () => {
           const { keysOf } = fixture;
           const semaphore = make({ permits: 3, permitsPerTenant: 2 });
           const { permits, meta } = keysOf(name);
@@ -195,7 +195,7 @@ inModes(
           }
         });
 
-        it("serves those of lower priority first, and in order of arrival among equals", async () => {
+        it("serves lower priorities first, and equal ones in order of arrival", async () => {
           const semaphore = make({ permits: 1 });
           const permit = await semaphore.acquire();
           const served: string[] = [];
@@ -279,7 +279,7 @@ inModes(
           expect(await fixture.used()).toBe(4);
         });
 
-        it("let those behind a heavy one in as soon as that gives up", async () => {
+        it("let waiters after a heavy one in as soon as it gives up", async () => {
           const semaphore = make({ permits: 2 });
           await semaphore.acquire();
           const heavy = await enqueue(semaphore, { weight: 2, waitMs: 400 });
@@ -303,7 +303,7 @@ inModes(
           expect(await group.tryAcquire({ tenant: "bob" })).toBeNull();
         });
 
-        it("gives each tenant its own number of permits, and a full one holds up nobody else", async () => {
+        it("gives each tenant its own number of permits, and a full tenant delays no other", async () => {
           const group = make({ permits: 10, permitsPerTenant: 2 });
           const permits = await take(group, 2, { tenant: "a" });
           expect(permits[0]!.tenant).toBe("a");
@@ -321,7 +321,7 @@ inModes(
           expect(await group.inspect()).toMatchObject({ permits: 10, permitsPerTenant: 2, used: 4, free: 6 });
         });
 
-        it("gives all tenants together no more than there are, in order of arrival where there is room in each", async () => {
+        it("gives all tenants together no more than there are, in order of arrival if each has room", async () => {
           const group = make({ permits: 3, permitsPerTenant: 2 });
           const [a] = await take(group, 2, { tenant: "a" });
           const b = await group.acquire({ tenant: "b" });
@@ -384,7 +384,7 @@ inModes(
       });
 
       describe("limits", () => {
-        it("raised, let in all who fit at once, in order", async () => {
+        it("raised, let in all waiters that fit immediately, in order", async () => {
           const semaphore = make({ permits: 2 });
           await take(semaphore, 2);
           const served: number[] = [];
@@ -414,7 +414,7 @@ inModes(
           expect(await semaphore.inspect()).toMatchObject({ used: 1_001, free: 0, waiters: 0 });
         });
 
-        it("lowered, take nothing from anybody, and let nobody in until enough came back", async () => {
+        it("lowered, take no permit away, and grant none until enough are released", async () => {
           const semaphore = make({ permits: 4 });
           const permits = await take(semaphore, 4);
           await semaphore.setPermits(2);
@@ -431,7 +431,7 @@ inModes(
           expect(await fixture.used()).toBe(2);
         });
 
-        it("of 0 let nobody in, also of a weight that never fits, until they are raised", async () => {
+        it("of 0 grant nothing, not even a weight that never fits, until they are raised", async () => {
           const semaphore = make({ permits: 0 });
           expect(await semaphore.tryAcquire()).toBeNull();
           expect(await rejection(semaphore.acquire({ waitMs: 50 }))).toMatchObject({ permits: 0, used: 0 });
@@ -447,7 +447,7 @@ inModes(
           expect((await waiters[1]!.promise).weight).toBe(3);
         });
 
-        it("below the weight of one that waits have it refused when its turn comes, and hold up nobody behind it", async () => {
+        it("below a waiter's weight refuse it when its turn comes, and delay no waiter after it", async () => {
           const semaphore = make({ permits: 4 });
           const permits = await take(semaphore, 4);
           const requeued: string[] = [];
@@ -499,7 +499,7 @@ inModes(
           await waiters[2]!.promise;
         });
 
-        it("are those of the first user of the name; an object with others reports each difference once", async () => {
+        it("are the first user's limits; an object with other limits reports each difference once", async () => {
           const first = make({ permits: 2 });
           const other = make({ permits: 5 });
           const reported: SemaphoreEvents["mismatch"][0][] = [];
@@ -525,7 +525,7 @@ inModes(
           expect(never).toEqual([]);
         });
 
-        it("are forgotten with what is counted when nobody uses the name, and those of the next user hold", async () => {
+        it("are forgotten with the counts when the name is unused, and then the next user's limits apply", async () => {
           const first = make({ permits: 1 });
           const next = make({ permits: 3 });
           await (await first.acquire()).release();
@@ -542,7 +542,7 @@ inModes(
           expect((await next.inspect()).used).toBe(0);
         });
 
-        it("differ also where one has tenants and the other has none", async () => {
+        it("differ even if one has tenants and the other has none", async () => {
           const group = make({ permits: 2, permitsPerTenant: 1 });
           await group.acquire({ tenant: "a" });
           const plain = make({ permits: 2 });
@@ -609,7 +609,7 @@ inModes(
       });
 
       describe("inspect", () => {
-        it("of one tenant shows what is of that one, and what it could still have", async () => {
+        it("of one tenant shows its permits, and how many more it could have", async () => {
           const group = make({ permits: 7, permitsPerTenant: 4 });
           await take(group, 3, { tenant: "a" });
           await group.acquire({ tenant: "b", weight: 3, holder: "b's" });
@@ -657,7 +657,7 @@ inModes(
           );
         });
 
-        it("leaves out permits that ran out, though nobody has noticed yet", async () => {
+        it("leaves out expired permits that no call has dropped yet", async () => {
           const semaphore = make({ permits: 9 });
           const heavy = await semaphore.acquire({ weight: 5 });
           await semaphore.acquire({ weight: 2, holder: "stays" });

@@ -50,7 +50,7 @@ const guarded = async (options: Partial<SemaphoreOptions> = {}) => {
 };
 const tenant = "a";
 
-it("a permit that is logged shows what is its caller's, and not its token", async () => {
+it("a logged permit shows the caller's fields, and not its token", async () => {
   const { group } = await guarded();
   const permit = await group.acquire({ tenant });
   const { token, weight, holder, leaseMs } = permit;

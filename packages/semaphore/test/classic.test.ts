@@ -56,7 +56,7 @@ describe("defects of the classic semaphore, absent here", () => {
     expect([await peer.isHeld(permit), await ourHolders()]).toEqual([true, [permit.token]]);
   });
 
-  it("it fails at once, however soon a permit is free", async () => {
+  it("it fails immediately, however soon a permit is free", async () => {
     const semaphore = fixture.make({ permits: 1 });
     const permit = await semaphore.acquire();
     const waiter = await enqueue(semaphore);
@@ -79,7 +79,7 @@ describe("defects of the classic fair semaphore, absent here", () => {
     await early.promise;
   });
 
-  it("who comes later may be in first, since nobody stands in the queue", async () => {
+  it("a later caller may be first, because there is no queue", async () => {
     const semaphore = fixture.make({ permits: 1 });
     const permit = await semaphore.acquire();
     const first = await enqueue(fixture.on(redis.connect(), { permits: 1 }));
@@ -105,7 +105,7 @@ describe("defects of the classic refresh, absent here", () => {
     expect([...seen, await ourHolders()]).toEqual([[successor.token], [successor.token]]);
   });
 
-  it("nobody renews by itself: a permit that is in use is over", async () => {
+  it("there is no automatic renewal: a permit that is in use expires", async () => {
     const semaphore = fixture.make({ permits: 1, leaseMs: 2_400 });
     const permit = await semaphore.acquire();
     const end = async (): Promise<number> => {
@@ -126,7 +126,7 @@ describe("defects of the classic refresh, absent here", () => {
 });
 
 describe("defects of the classic acquire with a lock, absent here", () => {
-  it("one crash closes the semaphore for ever", async () => {
+  it("one crash closes the semaphore forever", async () => {
     const ours = await mortalSemaphore({ permits: 1, leaseMs: 300 });
     await ours.proxy.crashAt(/evalsha/i, ours.semaphore.acquire());
     const holder = await mortalSemaphore({ permits: 1, leaseMs: 300 });

@@ -12,7 +12,7 @@ const fixture = fixtureOf(redis);
 describeLeaseHandover(leasingOf(redis));
 
 describe("resume of a permit", () => {
-  it("goes on with weight and tenant", async () => {
+  it("continues with weight and tenant", async () => {
     const group = fixture.make({ permits: 9, permitsPerTenant: 5 });
     const permit = await group.acquire({ weight: 3, tenant: "a|b ü" });
     expect(JSON.parse(permit.serialise())).toMatchObject({ weight: 3, tenant: "a|b ü" });

@@ -45,7 +45,7 @@ it("limits whose request arrives again within their deadline do not replace newe
   expect(await near.inspect()).toMatchObject({ permits: 6 });
 });
 
-it("limits whose reply is lost do not replace newer ones when their call goes on over the next connection", async () => {
+it("limits whose reply is lost do not replace newer ones when their call continues over the next connection", async () => {
   const { proxy, connect } = await proxied(leasing.ground);
   const client = connect() as Redis;
   const [far, near] = [fixture.on(client, { permits: 1, deadlineMs: 30_000 }), fixture.make({ permits: 1 })];

@@ -14,7 +14,7 @@ const fixture = fixtureOf(redis);
 describeLeaseLoss(leasingOf(redis));
 
 describe("a renewal", () => {
-  it("takes one command for a hundred permits", async () => {
+  it("needs one command for a hundred permits", async () => {
     const semaphore = fixture.make({ permits: 100, leaseMs: 3_000 });
     const permits = await take(semaphore, 100);
     const before = await callsOf(redis.server, "evalsha");
@@ -25,7 +25,7 @@ describe("a renewal", () => {
     await Promise.all(permits.map((permit) => permit.release()));
   });
 
-  it("of two semaphores is reported by each of them when it fails, and goes on when one is closed", async () => {
+  it("of two semaphores is reported by each of them when it fails, and continues when one is closed", async () => {
     const client = fixture.connect();
     const [a, b] = ["a", "b"].map((own) => fixture.on(client, { name: own, leaseMs: 6_000, deadlineMs: 500 }));
     const [first, second] = [await eventually(() => a!.acquire()), await eventually(() => b!.acquire())];

@@ -29,7 +29,7 @@ describe("what differs from redis-semaphore", () => {
     vi.restoreAllMocks();
   });
 
-  it("lets one object be used by many at once", async () => {
+  it("lets many callers use one object at the same time", async () => {
     const shared = old(3);
     expect(await Promise.all(Array.from({ length: 10 }, () => shared.tryAcquire()))).toEqual(Array(10).fill(true));
 
@@ -38,7 +38,7 @@ describe("what differs from redis-semaphore", () => {
     expect(permits.filter((permit) => permit !== null)).toHaveLength(3);
   });
 
-  it("takes nobody's permit by a clock that is wrong", async () => {
+  it("takes no permit away when a clock is wrong", async () => {
     await old(1).acquire();
     const permit = await fixture.make({ permits: 1 }).acquire();
     const now = Date.now();
@@ -48,7 +48,7 @@ describe("what differs from redis-semaphore", () => {
     expect(await permit.release()).toBe("released");
   });
 
-  it("leaves long permits alone when somebody asks for a short one", async () => {
+  it("does not change long permits when a caller asks for a short one", async () => {
     await old(1, { lockTimeout: 60_000 }).acquire();
     const permit = await fixture.make({ permits: 1 }).acquire({ leaseMs: 60_000 });
     const now = Date.now();
@@ -61,7 +61,7 @@ describe("what differs from redis-semaphore", () => {
     expect(await permit.release()).toBe("released");
   });
 
-  it("has one limit for all, whatever the settings of each say", async () => {
+  it("has one limit for all, whatever each one's settings are", async () => {
     await old(1).acquire();
     expect(await old(2).tryAcquire()).toBe(true);
 
@@ -69,7 +69,7 @@ describe("what differs from redis-semaphore", () => {
     expect(await fixture.make({ permits: 2 }).tryAcquire()).toBeNull();
   });
 
-  it("knows when a permit that is not renewed is over", async () => {
+  it("notices when a permit that is not renewed is over", async () => {
     const forgotten = old(1, { lockTimeout: 50 });
     await forgotten.acquire();
     await eventually(async () => expect(await oldCount()).toBe(0));
@@ -80,7 +80,7 @@ describe("what differs from redis-semaphore", () => {
     expect(permit.isHeld).toBe(false);
   });
 
-  it("throws nothing where nobody can catch it, and gives up a permit that it cannot renew", async () => {
+  it("throws nothing that no caller can catch, and gives up a permit that it cannot renew", async () => {
     const program = `
       import { Redis } from "ioredis";
       import { Semaphore } from "redis-semaphore";

@@ -311,13 +311,13 @@ it("lets in who was held up by its tenant before newcomers when all permits have
   await play([asks(2), asks(4), { do: "lapse" }, asks(1)], 3, 1);
 });
 
-it("drops who is too heavy for the limit after a pause, and lets in who stood behind it", async () => {
+it("drops a waiter that is too heavy for the limit after a pause, and lets in the next waiter", async () => {
   await listen();
   const heavy: Step = { ...asks(1), weight: 2, priority: -1 };
   await play([asks(4), heavy, asks(2), { do: "resize", permits: 1, perTenant: undefined }], 0, 1);
 });
 
-it("lets in who stands behind one that new limits make too heavy, also when all permits have lapsed unseen", async () => {
+it("lets in the waiter after one that new limits make too heavy, even when all permits have expired unseen", async () => {
   await listen();
   const heavy: Step = { ...asks(2), weight: 2 };
   await play(
@@ -327,7 +327,7 @@ it("lets in who stands behind one that new limits make too heavy, also when all 
   );
 });
 
-it("lets in who may come in when all permits have lapsed unseen, also if the request is of one who may not", async () => {
+it("lets in who may come in when all permits have lapsed unseen, even if the request is of one who may not", async () => {
   await listen();
   const pause: Step = { do: "resize", permits: undefined, perTenant: 0 };
   await play([{ ...asks(2), weight: 2 }, asks(5), pause, { do: "lapse" }, asks(4)], 2, 2);

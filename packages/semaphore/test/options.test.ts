@@ -27,7 +27,7 @@ describe("setPermits", () => {
     expect(await redis.keys()).toEqual([]);
   });
 
-  it("refuses a limit of tenants where there are none", async () => {
+  it("refuses a tenants' limit if there are no tenants", async () => {
     expect(await rejection(fixture.make().setPermits({ permits: 3, permitsPerTenant: 1 }))).toBeInstanceOf(TypeError);
     expect(await redis.keys()).toEqual([]);
   });

@@ -167,7 +167,7 @@ describe("acquire", () => {
     });
   });
 
-  it("takes a permit of one that is in use, with nothing to say about the limits", async () => {
+  it("takes a permit of one that is in use, and reports no limits", async () => {
     await acquire("a");
     const reply = await acquire("b", { weight: 1, leaseMs: 60_000 });
     expect(reply).toEqual({ state: "granted", now: expect.any(Number), msLeft: undefined, fencingToken: "" });
@@ -185,7 +185,7 @@ describe("acquire", () => {
     expect(await db.hget(keys.meta, "permits")).toBe("2");
   });
 
-  it("counts what is heavier than one, and per tenant, with the permits", async () => {
+  it("counts weights above one, and by tenant, with the permits", async () => {
     await acquire("a", { permits: 10, perTenant: 5, weight: 3, tenant: "x" });
     await acquire("b", { permits: 10, perTenant: 5, weight: 2, tenant: "x" });
     await acquire("c", { permits: 10, perTenant: 5, tenant: "y" });
@@ -243,7 +243,7 @@ describe("acquire", () => {
     });
   });
 
-  it("queues before others by priority, and behind its equals", async () => {
+  it("queues before others by priority, and after its equals", async () => {
     await fill();
     expect(await queue("later", { priority: 1 })).toMatchObject({ position: 0 });
     expect(await queue("normal")).toMatchObject({ position: 0 });
@@ -279,7 +279,7 @@ describe("acquire", () => {
     expect(await queue("g", { maxWaiters: 3 })).toMatchObject({ state: "full" });
   });
 
-  it("grants to those behind a dead one that a newcomer of a full queue drops", async () => {
+  it("grants to the waiters after a dead one that a new waiter of a full queue drops", async () => {
     const { channel } = await anInbox();
     await acquire("a");
     await queue("heavy", { weight: 2, inbox: channel });
@@ -310,7 +310,7 @@ describe("acquire", () => {
     expect(await queue("h", { ...group, tenant: "three" })).toMatchObject({ state: "full" });
   });
 
-  it("grants to a newcomer of a queue that is full where its tenant has room", async () => {
+  it("grants to a new caller if the queue is full and its tenant has room", async () => {
     const group = { permits: 4, perTenant: 1, maxWaiters: 1 };
     await acquire("a", { ...group, tenant: "x" });
     await queue("b", { ...group, tenant: "x" });
@@ -326,7 +326,7 @@ describe("acquire", () => {
     expect(await acquire("a", { notAfter: now + 10_000 })).toMatchObject({ state: "granted" });
   });
 
-  it("refuses what is heavier than either limit, unless that is 0", async () => {
+  it("refuses a weight above either limit, unless that limit is 0", async () => {
     const tooHeavy = { state: "too-heavy", now: expect.any(Number) };
     await acquire("a", { permits: 5, perTenant: 3, tenant: "x" });
     for (const weight of [4, 6, 1_000_000_000])
@@ -371,7 +371,7 @@ describe("acquire", () => {
     expect(await held()).toEqual(["b|1||B", "c|1||C"]);
   });
 
-  it("queues behind a heavier one that waits, though there is room for it", async () => {
+  it("queues after a heavier waiter, although there is room for it", async () => {
     await acquire("a", { permits: 3, weight: 2 });
     expect(await queue("heavy", { permits: 3, weight: 2 })).toMatchObject({ state: "queued", position: 0 });
     expect(await queue("light", { permits: 3 })).toMatchObject({ state: "queued", used: 2, position: 1 });
@@ -397,7 +397,7 @@ describe("acquire", () => {
     expect(await held()).toHaveLength(252);
   });
 
-  it("asks to call again where what has ended weighs more, until a grant or a refusal is certain", async () => {
+  it("asks for another call if ended permits weigh more, until a grant or a refusal is certain", async () => {
     await acquire("a", { permits: 3_000 });
     const over = Array.from({ length: 1_050 }, (_, index) => `${String(index)}|2||old`);
     await db.zadd(keys.permits, -1_050, "#", ...over.flatMap((permitRecord) => [1, permitRecord]));
@@ -412,7 +412,7 @@ describe("acquire", () => {
     expect(await held()).toEqual(["a|1||A", "b|1||B"]);
   });
 
-  it("drops what has ended of its own tenant first, and asks to call again where it cannot find it", async () => {
+  it("drops its own tenant's ended permits first, and asks for another call if it cannot find them", async () => {
     const group = { permits: 3_000, perTenant: 2 };
     for (const who of ["x1", "x2"]) await acquire(who, { ...group, tenant: "x" });
     await acquire("y1", { ...group, tenant: "y" });
@@ -438,7 +438,7 @@ describe("acquire", () => {
     expect((await state()).permits).toEqual(nothing);
   });
 
-  it("drops ended permits now and then also where there is room, however many are held", async () => {
+  it("drops ended permits now and then even if there is room, however many are held", async () => {
     const tenant = "x";
     for (let index = 0; index < 16; index++)
       await acquire(`old${String(index)}`, { permits: 9_999, weight: 2, tenant });
@@ -462,7 +462,7 @@ describe("acquire", () => {
 });
 
 describe("release", () => {
-  it("gives back a permit for which nobody waits", async () => {
+  it("releases a permit without waiters", async () => {
     await acquire("a", { permits: 9, weight: 4 });
     await acquire("b", { permits: 9 });
     expect(await release("b")).toBe("released");
@@ -529,7 +529,7 @@ describe("release", () => {
     expect([await held(), await waiting()]).toEqual([["heavy|3||HEAVY"], ["light"]]);
   });
 
-  it("lets those behind a heavy one in when that leaves the wait queue", async () => {
+  it("lets waiters after a heavy one in when it leaves the queue", async () => {
     const { channel } = await anInbox();
     await acquire("a");
     await queue("heavy", { weight: 2, inbox: channel });
@@ -590,7 +590,7 @@ describe("release", () => {
     expect([await held(), (await look()).used]).toEqual([["c|3||C"], 3]);
   });
 
-  it("says so of a single permit that ran out, too", async () => {
+  it("reports it of a single permit that ran out", async () => {
     await fill();
     await expire("a");
     expect(await release("a")).toBe("not-held");
@@ -612,7 +612,7 @@ describe("release", () => {
     expect((await look()).used).toBe(2);
   });
 
-  it("passes over waiters whose inbox nobody hears, and keeps their place", async () => {
+  it("passes over waiters whose inbox has no listener, and keeps their place", async () => {
     const { channel } = await anInbox();
     await fill();
     await queue("unreachable", { inbox: `${redis.prefix}:inbox:nobody` });
@@ -625,7 +625,7 @@ describe("release", () => {
     expect(await waiting()).toEqual(["unreachable", "d"]);
   });
 
-  it("passes over nobody where receivers cannot be counted", async () => {
+  it("passes no waiter over if receivers cannot be counted", async () => {
     const { channel } = await anInbox();
     await fill();
     await queue("far", { inbox: `${redis.prefix}:inbox:nobody` });
@@ -655,7 +655,7 @@ describe("release", () => {
     expect([await held(), await waiting()]).toEqual([["b|1||B", "c|1||C"], []]);
   });
 
-  it("reaches a living waiter behind all the unreachable ones of one crashed process", async () => {
+  it("reaches a living waiter after all unreachable waiters of one crashed process", async () => {
     const { channel } = await anInbox();
     await fill();
     for (let index = 0; index < 40; index++)
@@ -665,7 +665,7 @@ describe("release", () => {
     expect(await held()).toEqual(["b|1||B", "c|1||C"]);
   });
 
-  it("refuses a newer layout where others wait, and changes nothing", async () => {
+  it("refuses a newer layout while there are waiters, and changes nothing", async () => {
     await fill();
     await queue("c");
     await db.hset(keys.meta, "layout", "2");
@@ -675,7 +675,7 @@ describe("release", () => {
 });
 
 describe("renew", () => {
-  it("pushes forward what lives, and says of each permit what became of it", async () => {
+  it("extends living permits, and reports the outcome of each", async () => {
     await fill();
     const [elsewhere, corrupt] = [fixture.keysOf("elsewhere").permits, fixture.keysOf("corrupt").permits];
     await db.rpush(corrupt, "x");
@@ -707,7 +707,7 @@ describe("renew", () => {
     expect(await left(90_000)).toBe(90_000);
   });
 
-  it("finds a permit that ran out gone, though nobody has dropped it yet", async () => {
+  it("reports an expired permit as gone, even before it is dropped", async () => {
     await fill();
     await expire("a");
     expect((await unchanged(() => renew([keys.permits, "a|1||A", 9_000]))).states).toEqual(["gone"]);
@@ -751,7 +751,7 @@ describe("heartbeat", () => {
     expect(Number((await db.hget(keys.waiters, "e|1||E"))!.slice(0, 13))).toBeGreaterThan(stale + 5_000);
   });
 
-  it("notifies waiters on the channel where they listen now, whatever was said before", async () => {
+  it("notifies waiters on their current channel", async () => {
     const [gone, now] = [await anInbox(), await anInbox()];
     await fill();
     await queue("c");
@@ -768,7 +768,7 @@ describe("heartbeat", () => {
     await expect.poll(() => gone.messages).toEqual(["the last"]);
   });
 
-  it("knows nothing of a permit record that is not in the queue", async () => {
+  it("reports an unknown permit record as unknown", async () => {
     await fill();
     expect((await heartbeat("x", "y")).states).toEqual(["unknown", "unknown"]);
     expect([await held(), await waiting()]).toEqual([["a|1||A", "b|1||B"], []]);
@@ -779,7 +779,7 @@ describe("heartbeat", () => {
     expect((await heartbeat("a", "c")).states).toEqual([{ msLeft: about(5_000), fencingToken: "" }, "unknown"]);
   });
 
-  it("grants to all who fit of those who ask, and says so", async () => {
+  it("grants to all who fit of those who ask, and reports it", async () => {
     await fill();
     for (const token of ["c", "d", "e"]) await queue(token);
     await expire("a");
@@ -798,7 +798,7 @@ describe("heartbeat", () => {
     expect((await heartbeat("c")).states).toEqual([{ msLeft: 2_000, fencingToken: "" }]);
   });
 
-  it("says when the next permit ends, or that there is none", async () => {
+  it("reports when the next permit ends, or that there is none", async () => {
     expect((await heartbeat("x")).msLeft).toBe(-1);
     await acquire("a", { leaseMs: 9_000 });
     await acquire("b", { leaseMs: 3_000 });
@@ -865,7 +865,7 @@ describe("resize", () => {
     expect(await usage()).toEqual({ "#x": "2", "#y": "2" });
   });
 
-  it("changes one limit alone, and begins with those of its caller", async () => {
+  it("changes one limit alone, and starts with those of its caller", async () => {
     await resize("", 3);
     expect((await look()).limits).toEqual({ permits: 2, permitsPerTenant: 3 });
     await resize(7);
@@ -887,7 +887,7 @@ describe("resize", () => {
     expect(await acquire("x4", { ...group, tenant: "x", inbox: "" })).toMatchObject({ state: "held" });
   });
 
-  it("counts tenants anew when it becomes a group", async () => {
+  it("counts tenants again when it becomes a group", async () => {
     const mixed = { permits: 9, leaseMs: 5_000 };
     for (const token of ["x1", "x2"]) await acquire(token, { ...mixed, tenant: "x" });
     // All have lapsed unseen, and somebody without a tenant came first.
@@ -1228,7 +1228,7 @@ describe("a server that has evicted one key", () => {
       permitRecords: [permitRecordOf("x3", { tenant: "x" }), permitRecordOf("z1", { tenant: "z" })],
     });
 
-  it("finds out that no permit is held where it lost the permits, and serves the waiters", async () => {
+  it("notices that no permit is held where it lost the permits, and serves the waiters", async () => {
     const { channel } = await anInbox();
     await begin(channel);
     await db.del(keys.permits);
@@ -1288,7 +1288,7 @@ it("costs a heartbeat about one command a waiter", async () => {
   expect(stats.reduce((sum, [, calls]) => sum + Number(calls), 0)).toBeLessThan(240);
 });
 
-describe("what somebody wrote by hand", () => {
+describe("what somebody wrote manually", () => {
   const group = { permits: 6, perTenant: 2 };
 
   it.each([

@@ -99,7 +99,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     this.#shared = sharedOf(this.#life, this.#settings, {
       dropped: (series, reason, count) => {
         this.#dropped[reason] += count;
-        // A listener that itself counts drops would never end when there is no room.
+        // A listener that itself counts drops would cause endless drops when there is no room.
         if (this.#isReporting) return;
         this.#isReporting = true;
         this.emit("dropped", { series, reason, count });

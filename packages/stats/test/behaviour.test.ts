@@ -769,7 +769,7 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         expect(await Promise.all(["b", "c"].map((user) => reader.total({ user })))).toEqual([0, 1]);
       });
 
-      it("of the stack is bounded: a listener may count what is dropped, also where there is no room for that", async () => {
+      it("of the stack is bounded: a listener may count what is dropped, even where there is no room for that", async () => {
         const stats = make({ maxPending: 1 });
         const dropped = stats.counter("dropped_total");
         const events: string[] = [];

@@ -128,7 +128,7 @@ describe("defects of the classic counters, absent here", () => {
     expect(wide.reduce((sum, { value }) => sum + value, 0)).toBe(2);
   });
 
-  it("stay for ever when the clean-up dies", async () => {
+  it("stay forever when the clean-up dies", async () => {
     const hits = fixture.make().counter("hits_total", { precisions: [{ stepMs: 10, keepSamples: 100 }] });
     await hits.add();
     const own = await fixture.db.keys(`${redis.prefix}:stats:*`);

@@ -127,7 +127,7 @@ describe("kit stats show", () => {
     });
   });
 
-  it("shows windows of a distribution, also where only the hours are left", async () => {
+  it("shows windows of a distribution, even where only the hours are left", async () => {
     const latency = fixture.make().distribution("request_ms", { labelNames: ["route"] });
     const at = await fixture.serverMs();
     await latency.record({ route: "/" }, 10, { at: at - 5 * 3_600_000 });

@@ -80,7 +80,7 @@ describe("statistics whose master fails", () => {
     expect([await look("survives_total"), await look("lost_total")]).toEqual([8, 5]);
   });
 
-  it("begin again like a reset when all data is lost, and never go below zero", async () => {
+  it("start again like a reset when all data is lost, and never go below zero", async () => {
     const stats = await onOwned();
     const counter = stats.counter("reset_total");
     await counter.add(50);

@@ -275,7 +275,7 @@ describe("ranges", () => {
     expect(source({ lastMs: 7_200_000, stepMs: 60_000 })).toBe(60_000);
   });
 
-  it("begin and end at whole buckets, and say where something may be missing", () => {
+  it("start and end at whole buckets, and say where something may be missing", () => {
     const plan = planRange(steps, { fromAt: now - 10_500, toAt: now }, now);
     expect([plan.fromAt, plan.toAt]).toEqual([floorTo(now - 10_500, 1_000), floorTo(now, 1_000) + 1_000]);
     const of = (startAt: number): boolean => isPartial(plan, startAt, startAt + 1_000, now);
@@ -322,7 +322,7 @@ describe("the days of a time zone", () => {
     expect(found("Australia/Lord_Howe", 1, "2026-04-05T00:00Z")).toEqual([["2026-04-05", "2026-04-04T13:00", 24.5]]);
   });
 
-  it("begin when clocks pass over midnight, or show it for the first time", () => {
+  it("start when clocks pass over midnight, or show it for the first time", () => {
     expect(found("America/Sao_Paulo", 2, "2018-11-05T12:00Z")).toEqual([
       ["2018-11-04", "2018-11-04T03:00", 23],
       ["2018-11-05", "2018-11-05T02:00", 24],
@@ -351,7 +351,7 @@ describe("the days of a time zone", () => {
     ]);
   });
 
-  it("follow on each other without a gap, and begin at quarters of an hour in every zone", () => {
+  it("follow on each other without a gap, and start at quarters of an hour in every zone", () => {
     for (const timeZone of Intl.supportedValuesOf("timeZone"))
       for (const [day] of [daysOf(timeZone, 1, at("2026-01-15T12:00Z")), daysOf(timeZone, 1, at("2026-07-15T12:00Z"))])
         expect(day!.startAt % 900_000, timeZone).toBe(0);

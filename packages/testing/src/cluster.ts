@@ -5,7 +5,7 @@ import { checkReplication } from "./replication.js";
 const SLOTS = 16_384;
 // A master stays read-only for its first two seconds, so this is ten times what a quiet machine needs.
 const READY_TIMEOUT_MS = 20_000;
-// ADDSLOTS takes every slot as an argument of its own; few enough to stay below any limit of the query buffer.
+// ADDSLOTS needs one argument per slot. This number stays below any limit of the query buffer.
 const ADDSLOTS_CHUNK = 2_000;
 
 /**

@@ -21,7 +21,7 @@ const textOf = (tokens: readonly Token[]): string => tokens.map(({ text }) => te
 /** Names to which a fraction is assigned anywhere. */
 function namesOfFractions(tokens: readonly Token[]): Set<string> {
   const names = new Set<string>();
-  // Each round passes it on by one assignment, wherever that stands.
+  // Each round follows one more assignment, wherever it is in the text.
   for (let size = -1; size !== names.size;) {
     size = names.size;
     tokens.forEach((token, at) => {

@@ -126,7 +126,7 @@ export class FaultProxy implements AsyncDisposable {
   private constructor({ host = "127.0.0.1", port, seed = 1 }: FaultProxyOptions) {
     this.#target = { host, port };
     this.#random = seededRandom(seed);
-    // Paused until the server side is there, so that the first bytes meet the faults like all others.
+    // Paused until the server side is connected, so that faults apply to the first bytes as well.
     this.#listener = createServer({ allowHalfOpen: true, pauseOnConnect: true, noDelay: true }, (socket) =>
       this.#accept(socket),
     );

@@ -68,7 +68,7 @@ describe("startRedis in sentinel mode", () => {
     expect(await server.master()).toBe(server.nodes[0]);
   });
 
-  it("names the new master also while one Sentinel has not seen it", async () => {
+  it("names the new master even while one Sentinel has not seen it", async () => {
     const [paused, ...others] = server.sentinels as [RedisNode, RedisNode, RedisNode];
     paused.pause();
     await server.nodes[0]?.kill();

@@ -133,7 +133,7 @@ describe("startRedis", () => {
     expect(await server.call("DEBUG", "SLEEP", "0")).toBe("OK");
   });
 
-  it("rejects error replies of raw commands and goes on", async () => {
+  it("rejects error replies of raw commands and continues", async () => {
     const server = await start();
     await server.call("SET", "text", "é");
     await expect(server.call("LPUSH", "text", "1")).rejects.toThrow(/^WRONGTYPE/);
@@ -172,7 +172,7 @@ describe("startRedis", () => {
     }
   });
 
-  it("passes environment variables on, beside those of this process, also after a restart", async () => {
+  it("passes environment variables on, next to those of this process, even after a restart", async () => {
     const folder = await mkdtemp(join(tmpdir(), "kit-wrapper-"));
     const { REDIS_SERVER_BIN } = process.env;
     try {
@@ -267,7 +267,7 @@ describe("RedisNode", () => {
     expect([isAnswered, node?.state]).toEqual([true, "running"]);
   });
 
-  it("is killed while paused, too", async () => {
+  it("is killed while paused", async () => {
     const server = await start();
     server.nodes[0]?.pause();
     await server.nodes[0]?.kill();

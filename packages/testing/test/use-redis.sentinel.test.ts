@@ -29,7 +29,7 @@ describe("useRedis in sentinel mode", () => {
     expect([problem, urls[1]]).toEqual([undefined, urls[0]]);
   });
 
-  it("begins the test after a failover with a new server, whose first node is master", async () => {
+  it("starts the test after a failover with a new server, whose first node is master", async () => {
     let url = "";
     const problem = await file.run(async () => {
       url = redis.url;

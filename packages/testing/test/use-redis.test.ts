@@ -182,7 +182,7 @@ describe("leak checks", () => {
     await eventually(() => expect(performance.now()).toBeGreaterThan(until));
   };
 
-  it("fail a test that leaves a timer, also if the runner had one at its start, and only that test", async () => {
+  it("fail a test that leaves a timer, even if the runner had one at its start, and only that test", async () => {
     await quiet();
     setTimeout(() => {}, 100);
     let timer: NodeJS.Timeout | undefined;

@@ -103,7 +103,7 @@ describe("npm run bench", { timeout: 300_000 }, () => {
     expect(Math.max(...least)).toBeGreaterThan(0);
   });
 
-  it("measures the build of another checkout beside ours for --before, and nothing else", async () => {
+  it("measures the build of another checkout next to ours for --before, and nothing else", async () => {
     const checkout = await mkdtemp(join(tmpdir(), "kit-before-"));
     const lock = join(checkout, "tooling/bench/node_modules/@kit/lock");
     await Promise.all([lock, join(checkout, "packages/core/dist")].map((folder) => mkdir(folder, { recursive: true })));
@@ -132,7 +132,7 @@ describe("npm run bench", { timeout: 300_000 }, () => {
     expect((JSON.parse(stdout) as Report).cases[0]?.turns).toMatchObject({ of: "rounds", pairs: 1 });
   });
 
-  it("measures ours on another client beside ours on ioredis, and counts the commands of both", async () => {
+  it("measures ours on another client next to ours on ioredis, and counts the commands of both", async () => {
     const { stdout } = await bench("lock", "--case", "uncontended c=1", "--client", "node-redis", "--json", ...cut);
     const [entry] = (JSON.parse(stdout) as Report).cases;
     expect(Object.keys(entry?.peers ?? {})).toEqual(["ioredis"]);

@@ -79,7 +79,7 @@ describe("a plot", () => {
     expect(drawn).toContain("y defaults");
   });
 
-  it("takes a logarithmic axis, and says so, where short bars could not be seen", () => {
+  it("takes a logarithmic axis, and reports it, where short bars could not be seen", () => {
     const steep = { ...withFigures, floor: { median: 100_000, min: 100_000, max: 100_000 } };
     const drawn = plot(steep, aReport([steep]));
     expect(drawn).toContain("logarithmic");

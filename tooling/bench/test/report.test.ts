@@ -151,7 +151,7 @@ describe("the table", () => {
     expect(text).toContain("0 of 1 goals met; missed: speed");
   });
 
-  it("says so when the measurements were cut short", () => {
+  it("reports it when the measurements were cut short", () => {
     expect(text).not.toContain("CUT SHORT");
     expect(table(aReport([entry], { scale: 0.1 }))).toContain("CUT SHORT to 0.1");
   });

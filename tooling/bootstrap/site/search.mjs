@@ -23,7 +23,7 @@ const searches = {
   "job does not run": "runbooks/on-call",
   concurrency: "queue/workers",
   "cancel a job": "queue/operations",
-  flow: "recipes/flow",
+  flow: "queue/flows",
   NestJS: "queue/frameworks",
   "express-rate-limit": "limiter/http",
   "transactional outbox": "queue/outbox",
@@ -86,7 +86,9 @@ export const weightInSearch = (id) => {
       : /\/(?:migration|comparisons|errors|defaults|doctor|overview)(?:[/.#]|$)/.test(id)
         ? 0.3
         : 1;
-  return id.includes("#") ? page * 0.6 : page;
+  // A package's introduction answers before the sections of its other pages, which have its words in their headings.
+  const introduction = /^\/[\w-]+\/(?:index(?:\.html)?)?#kit[a-z]/.test(id) ? 1.5 : 1;
+  return (id.includes("#") ? page * 0.6 : page) * introduction;
 };
 
 /**

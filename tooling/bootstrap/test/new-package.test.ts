@@ -210,7 +210,7 @@ describe("a package that was added by the steps of CONTRIBUTING.md", () => {
     expect((await kit("help")).stdout).toMatch(/parrot-alive/);
   });
 
-  it("ends a command of its own in order on a signal", async () => {
+  it("ends its own command in order on a signal", async () => {
     const program = join(tree, "packages/cli/dist/main.js");
     const child = spawn(process.execPath, [program, "listen", "--url", server.url], {
       stdio: ["ignore", "pipe", "pipe"],

@@ -105,7 +105,7 @@ it("gives no package a first version below 1.0.0", async () => {
   expect(Object.entries(versions()).filter(([, now]) => now.startsWith("0."))).toEqual([]);
 });
 
-it("publishes in the order of needs, stops where the registry refuses, and goes on from there", async () => {
+it("publishes in the order of needs, stops where the registry refuses, and continues from there", async () => {
   expect(inOrderOfNeeds(publicPackages()).map(({ manifest }) => manifest.name)[0]).toBe("@kit/core");
   expect(await release()).toEqual({
     "@kit/core": "published",

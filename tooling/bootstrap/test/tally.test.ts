@@ -72,7 +72,7 @@ describe("the reporter", () => {
 });
 
 describe("the two ioredis majors", () => {
-  it("are used by tests, @kit/testing and the built @kit/core alike, each in a run of its own", async () => {
+  it("are used by tests, @kit/testing and the built @kit/core alike, each in its own run", async () => {
     const { code, output } = await runFixture("majors");
     expect(output).toContain("2 passed");
     expect(code).toBe(0);

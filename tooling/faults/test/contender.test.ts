@@ -23,7 +23,7 @@ const worker = (what: string): { id: string; printed: string; end: string; recor
 };
 
 describe("A worker", () => {
-  it("goes on after a rejection that nobody handles, and has it counted", () => {
+  it("continues after a rejection that nobody handles, and has it counted", () => {
     const found = worker('Promise.reject(new Error("nobody"))');
     expect(found).toMatchObject({ printed: "", end: "exit 1" });
     expect(unhandledIn([found])).toEqual([expect.stringMatching(/^w1: Error: nobody\n/)]);

@@ -45,7 +45,7 @@ const namesOf = (index: number): readonly string[] => {
   return index % 2 === 0 ? own : own.toReversed();
 };
 
-it("two hundred callers of five names in opposite orders do not wait for each other for ever, under faults", async () => {
+it("two hundred callers of five names in opposite orders do not wait for each other forever, under faults", async () => {
   const inside = new Set<string>();
   const newest = new Map<string, bigint>();
   const found = { sections: 0, overlaps: 0, shrunk: 0 };

@@ -137,7 +137,7 @@ describe("linearizable", () => {
     }
   });
 
-  it("refuses each of 100 histories with a read of a value that was overwritten before the read began", () => {
+  it("refuses each of 100 histories with a read of a value that was overwritten before the read started", () => {
     for (let seed = 1; seed <= 100; seed++) {
       const operations = aHistory(seed, 40, 2);
       const end = 100;

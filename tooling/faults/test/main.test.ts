@@ -124,7 +124,7 @@ describe("npm run faults", () => {
     });
   });
 
-  it("has a network of its own for the rules of a firewall, or says why not", async () => {
+  it("has its own network for the rules of a firewall, or says why not", async () => {
     const { code, stdout } = await start(["lock", "--fault", "packets dropped", "--seconds", "4", "--json"]).ended;
     const report = JSON.parse(stdout) as {
       notRun: Record<string, string>;

@@ -64,7 +64,7 @@ describe("The checker of read/write locks", () => {
     expect(checked).toMatchObject({ L1: 1, arrival: 4, sharing: 5 });
   });
 
-  it("sees a writer beside a reader, and a reader beside a writer", () => {
+  it("sees a writer next to a reader, and a reader next to a writer", () => {
     const [end] = history.filter((one) => one.includes(` end ${other}`));
     expect(brokenBy(runOf(history.filter((one) => one !== end)))).toEqual(["sharing"]);
     expect(brokenBy(runOf([...history.slice(0, 13), hold(40, "acquire", "r|t5|w2")]))).toContain("sharing");

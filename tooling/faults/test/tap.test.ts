@@ -41,7 +41,7 @@ describe("commandsIn", () => {
 });
 
 describe("A tap", () => {
-  it("sends the same bytes again, also when they are not text", async () => {
+  it("sends the same bytes again, even when they are not text", async () => {
     await using server = await startRedis();
     const again = server.client();
     const tap = await Tap.start(server.nodes[0]?.port ?? 0, (name, args) => again.call(name, ...args));

@@ -25,7 +25,7 @@ export const describeExamples = (
 
   describe("examples", () => {
     it.each(readdirSync(folder).filter((file) => /\.(?:ts|mjs)$/.test(file)))(
-      "%s prints what it says, and stands in the documents as it is",
+      "%s prints what its comments claim, and the documents quote it unchanged",
       async (file) => {
         await using server = await startServer();
         vi.stubEnv("REDIS_URL", server.url);
@@ -49,7 +49,7 @@ export const describeExamples = (
 
 /** Tests that a program that is a test file itself, which the caller imports, is part of a page, word for word. */
 export const describeTestProgram = (program: URL, page: URL): void => {
-  it("stands in the documents as it is", () => {
+  it("is quoted unchanged in the documents", () => {
     expect(readFileSync(page, "utf8")).toContain(readFileSync(program, "utf8").trim());
   });
 };

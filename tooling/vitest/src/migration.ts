@@ -26,7 +26,7 @@ export const describeMigration = (
     [...read(file).matchAll(/\/\/ prints: (.*)$/gm)].map(([, line = ""]) => line);
 
   describe("the guide", () => {
-    it.each(files)("%s prints what it says, and stands in the guide as it is", async (file) => {
+    it.each(files)("%s prints what its comments claim, and the guide quotes it unchanged", async (file) => {
       await using server = await startServer();
       vi.stubEnv("REDIS_URL", server.url);
       try {

@@ -64,7 +64,7 @@ export class IndexReader {
       }),
     );
     const texts = spelt.flatMap((one) => one.texts);
-    // In all they read about twice the items of one answer, so that the server's time has a bound.
+    // Together they read about twice the items of one answer, which bounds the server's time.
     const each = Math.min(resolved.limit, Math.max(10, Math.ceil((2 * resolved.limit) / texts.length)));
     const others = await Promise.all(texts.map((text) => this.#suggest(text, resolved.words, each, signal)));
     const areMore = others.some(({ hasMore }) => hasMore);

@@ -42,7 +42,7 @@ const behind = (text: string): string => {
   for (let end = text.length; end > 0;) {
     const at = /[\uDC00-\uDFFF]/.test(text[end - 1]!) ? end - 2 : end - 1;
     const last = text.codePointAt(at)!;
-    // There are no characters between U+D7FF and U+E000, and none behind the last one.
+    // There are no characters between U+D7FF and U+E000, and none after the last one.
     if (last < 0x10ffff) return text.slice(0, at) + String.fromCodePoint(last === 0xd7ff ? 0xe000 : last + 1);
     end = at;
   }

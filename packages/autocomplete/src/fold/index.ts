@@ -41,7 +41,7 @@ const digits =
   /[\u0660-\u0669\u06f0-\u06f9\u0966-\u096f\u09e6-\u09ef\u0a66-\u0a6f\u0ae6-\u0aef\u0b66-\u0b6f\u0be6-\u0bef\u0c66-\u0c6f\u0ce6-\u0cef\u0d66-\u0d6f\u0e50-\u0e59\u0ed0-\u0ed9\u0f20-\u0f29\u1040-\u1049\u17e0-\u17e9]/g;
 const digitOf = (digit: string): string => {
   const code = digit.charCodeAt(0);
-  // Ten digits begin at a multiple of 16, and from Devanagari to Malayalam 6 behind one.
+  // Ten digits start at a multiple of 16; from Devanagari to Malayalam, 6 after such a multiple.
   return String((code & 15) - (code >= 0x0966 && code <= 0x0d6f ? 6 : 0));
 };
 const hangul = /[\u1100-\u11ff\uac00-\ud7a3]/;
@@ -105,7 +105,7 @@ const foldLetters = (text: string, { marks = "fold", locale = "" }: FoldOptions)
   return folded;
 };
 
-/** Each run of separators becomes one space. A text of nothing else keeps them: it has no other form. */
+/** Each run of separators becomes one space. A text that consists of separators keeps them. */
 const separated = (folded: string): string => {
   const words = folded.replace(separators, " ").trimStart();
   return words === "" ? folded.replace(/\s+/g, " ").trimStart() : words;

@@ -1,7 +1,7 @@
--- ranges.lua - the rows that begin with some texts.
+-- ranges.lua - the rows that start with some texts.
 --
 -- KEYS[1]  rows    zset     `tag suffix NUL kind id NUL weight NUL text NUL [payload]`
--- ARGV[n]  ranges  string   `from to most` of each text: where it begins and ends, as ZRANGEBYLEX has it, and how many at most
+-- ARGV[n]  ranges  string   `from to most` of each text: where it starts and ends, as ZRANGEBYLEX has it, and how many at most
 --
 -- Reply     {rows, …}  those of each text, in order, as one text with byte 01 between them, which none has: a client decodes it in
 --                      a fraction of the time

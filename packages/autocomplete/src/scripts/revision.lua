@@ -18,7 +18,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local revision = string.format('%.0f', math.max(now, (tonumber(last or 0) or 0) + 1))
 redis.call('HSET', index, 'revision', revision)
--- Two writers that begin an index with different settings agree here. Items without a head have lost it.
+-- Two writers that start an index with different settings agree here. Items without a head have lost it.
 if isNew then
   redis.call('HSET', index, 'layout', '1', 'settings', settings)
   stored = settings

@@ -62,7 +62,7 @@ for at = #heads, 1, -1 do
     local character = string.sub(row, #head + 1, #head + length)
     -- The end of a name, or of its first form, is no character.
     if lead > 2 then
-      -- Any replacement of the last character begins with the characters before it.
+      -- Any replacement of the last character starts with the characters before it.
       if kind == '2' and behind ~= '' then try(head .. character .. behind) end
       try(head .. character .. rest)
     end

@@ -1,4 +1,4 @@
--- stage.lua - begins a rebuild.
+-- stage.lua - starts a rebuild.
 --
 -- KEYS[1]  index         hash  layout, settings, those of a rebuild and its token
 -- KEYS[2]  live          set   ids that were written while a rebuild ran

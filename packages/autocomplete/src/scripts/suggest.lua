@@ -1,4 +1,4 @@
--- suggest.lua - the items with words that begin with some texts.
+-- suggest.lua - the items with words that start with some texts.
 --
 -- KEYS[1]  index         hash  layout, settings, those of a rebuild and its token
 -- KEYS[2]  rows          zset  `suffix NUL kind id`; alphabetical: with a tag before and the item behind
@@ -70,7 +70,7 @@ local function search(prefix, anchor, limit, words)
   local truncated = 0
   local whole = string.gsub(prefix, ' $', '') .. ' '
 
-  -- The range of a sorted set that begins with a text. No byte of UTF-8 is FF.
+  -- The range of a sorted set that starts with a text. No byte of UTF-8 is FF.
   local function bounds(text)
     return '[' .. text, '(' .. text .. '\255'
   end
@@ -96,7 +96,7 @@ local function search(prefix, anchor, limit, words)
     end
   end
 
-  -- Whether a word of an item begins with a word of the query, and ends with it if that is complete.
+  -- Whether a word of an item starts with a word of the query, and ends with it if that is complete.
   local function hasWord(starts, fold, part)
     for start in string.gmatch(starts, '%d+') do
       local behind = start + #part.text + 1

@@ -33,7 +33,7 @@ export class Doctor {
 
   async #checkAll({ redis, prefix, packages }: View): Promise<readonly Checked[]> {
     const checks: Checked[] = [];
-    // One after the other: a board must not load the server.
+    // One check after another: a board must not put load on the server.
     for (const check of packages.flatMap((one) => one.checks ?? []))
       checks.push({ id: check.id, findings: await findingsOf(check, redis, prefix) });
     this.#last = { at: performance.now(), checks };

@@ -34,7 +34,7 @@ export const readHistory = async <Body>(
   const { code, head, floor, messages: stored } = await commands.history({ chat, ...options });
   assertDone(code, chat, options.user);
   const messages = stored.map((message) => messageOf<Body>(chat, message));
-  // An empty page lies at the requested place, or at the end: everything up to there was read.
+  // An empty page is at the requested place, or at the end: everything before it was read.
   const anchor = options.mode === "before" ? options.anchor : head + 1;
   const first = messages[0]?.seq ?? Math.min(anchor, head + 1);
   const last = messages.at(-1)?.seq ?? first - 1;

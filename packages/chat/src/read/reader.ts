@@ -141,7 +141,7 @@ export class Reader<Body> {
           const before = shards[shard] ?? "";
           const stays = { ...unchanged, position: before };
           found[shard] = Array.isArray(replies) ? (replies[index] ?? stays) : { ...stays, error: replies };
-          // A shard's activity is there for good, so the server has lost its data, and perhaps the number of shards as well.
+          // A shard's activity never expires. So the server has lost its data, and perhaps the number of shards as well.
           if (/^a .*[^0-]/.test(before) && found[shard].position === "a 0-0") this.#store.recheck();
         }
       }),
@@ -207,7 +207,7 @@ export class Reader<Body> {
   /** Whether a change is after what was already delivered. */
   #isNews({ chat, epoch, head, headAt }: Change, gone: ReadonlySet<string>): boolean {
     const last = this.position.delivered.get(chat);
-    // After a failover another message may have the same sequence. A chat that once lost all messages has a number behind
+    // After a failover, another message may have the same sequence. A chat that once lost all messages has a number after
     // its epoch.
     const isKnown = last?.epoch.split(".")[0] === epoch && last.seq === head && last.at === headAt;
     return !gone.has(chat) && !isKnown;
@@ -232,7 +232,7 @@ export class Reader<Body> {
       calls.map(async ({ group, all }) => {
         const some = all.slice(0, Math.min(share(limit), mostRead));
         const chats = some.map(({ chat, epoch, position, from, start, head = "" }) => {
-          // At the message that was delivered last, or where `changes` says.
+          // At the last delivered message, or where `changes` reported.
           const last = this.position.delivered.get(chat);
           return {
             name: chat,
@@ -254,7 +254,7 @@ export class Reader<Body> {
         return [];
       }),
     );
-    // After all calls: if one fails, the page is requested again, and nothing of it counts as delivered.
+    // This comes after all calls: if one fails, the page is requested again, and none of it counts as delivered.
     const pages = new Map<string, ChatPage<Body>>();
     for (const [change, reply] of found.flat())
       if (reply) pages.set(change.chat, this.#pageOf(change, reply));
@@ -270,7 +270,7 @@ export class Reader<Body> {
     const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
     const last = messages.at(-1);
     if (last) this.position.delivered.set(chat, { epoch, seq: last.seq, at: last.at });
-    // The chat has nothing for this reader up to its head. Later pages must not begin with it again.
+    // The chat has nothing for this reader up to its head. Later pages must not start with it again.
     else if (!isCut && change.head !== undefined && change.headAt !== undefined)
       this.position.delivered.set(chat, { epoch, seq: change.head, at: change.headAt });
     else if (reset || gap) this.position.delivered.delete(chat);
@@ -288,11 +288,11 @@ export class Reader<Body> {
     const { shards: positions, delivered } = this.position;
     const done = new Set<number>();
     const areCut = shards.map(({ position, isMore, left, error }, shard) => {
-      // The reader stays where it was, also in chats that were delivered in part.
+      // The reader stays where it was, even in partly delivered chats.
       if (error) return false;
       const isCut = wanted[shard]!.some(({ chat }) => !gone.has(chat) && pages.get(chat)?.isCut !== false);
       if (isCut) return true;
-      // Messages that were read beyond this part of the activity will appear in it again.
+      // If messages after this part of the activity were read, they will appear again.
       const isAhead = isMore && positions[shard]!.startsWith("a ") && delivered.size < mostDelivered;
       positions[shard] = position;
       for (const chat of left) this.#forget(chat);

@@ -3,7 +3,7 @@
 -- KEYS[n]  keys  any     `meta heads messages positions member activity` of each acknowledgement: `member` has the user's chats
 -- ARGV[n]  acks  string  `chat user sequence at` of each: the message's time, empty: not checked
 --
--- Reply     {code, …}  for each 0 its position is there or beyond; 1 no such chat; 2 no member; 6 beyond the head; 7 another
+-- Reply     {code, …}  for each: 0 its position is at the message or after it; 1 no such chat; 2 no member; 6 beyond the head; 7 another
 --                      message has that sequence; error KIT_LAYOUT instead: written by a newer version
 local keys = KEYS
 local acks = ARGV
@@ -13,7 +13,7 @@ local acks = ARGV
 local now = readClock()
 local reply = {}
 
--- Moves a position past own messages that follow it. Returns it, and those behind it.
+-- Moves a position past the member's own messages that follow it. Returns the position, and the own messages after it.
 local function passOwn(own, position, head)
   local left = {}
   for first, last in string.gmatch(own, '(%d+)%-(%d+)') do
@@ -58,7 +58,7 @@ local function acknowledge(chat, user, sequence, at, meta, heads, messages, posi
   redis.call('HSET', member, chat, int(sequence) .. ' ' .. rest)
   redis.call('ZADD', positions, int(sequence), user)
   if trim(state, messages, positions, now) or state.isRecovered then saveChat(state, meta, heads) end
-  -- Last, since a repeat of the call finds the position there and ends above.
+  -- This comes last: a repeat of the call finds the position there and ends above.
   if now < state.subscribedUntil then announce(activity, chat, 'p', { user, int(sequence), state.own[2] or nil }) end
   return 0
 end

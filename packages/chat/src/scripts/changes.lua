@@ -3,8 +3,8 @@
 -- KEYS[n]  keys       any      for each shard: activity, the user's chats, heads
 -- ARGV[1]  user       string   the member that reads
 -- ARGV[2]  limit      integer  how many chats of a shard to find
--- ARGV[3]  names      integer  1: reply with the names of all chats of the user, too
--- ARGV[4]  moves      integer  1: reply with the positions of members that moved, too
+-- ARGV[3]  names      integer  1: also reply with the names of all chats of the user
+-- ARGV[4]  moves      integer  1: also reply with the positions of members that moved
 -- ARGV[n]  positions  string   the reader's position in each shard. Empty: none yet. `a ID`: it has read the activity up to
 --                              ID. `w CURSOR ID SINCE`: it walks all chats, will then have read ID, and has read what is
 --                              older than SINCE, epoch milliseconds; `-`: it compares heads with the member's positions
@@ -37,8 +37,8 @@ local function lastActivity(activity)
   return last and last[1] or '0-0'
 end
 
--- Adds a position that an entry announces to those that moved, if it is the user's own or all members may see it. An entry from
--- before the user joined is of an earlier chat of that name.
+-- Adds the position that an entry announces to the moved positions, if it is the user's own or all members may see it. An entry
+-- from before the user joined is of an earlier chat of that name.
 local function addMoved(moved, entry, membership)
   local fields = entry[2]
   if fields[3] ~= 'p' then return end
@@ -48,7 +48,7 @@ local function addMoved(moved, entry, membership)
   if fields[4] == user or fields[8] then moved[#moved + 1] = { fields[2], fields[4], fields[6] } end
 end
 
--- The changes after an entry of the activity; 0 if there are none; nil if that entry is not there, so that others may be missing.
+-- The changes after an entry of the activity. 0: there are none. Nil: the entry is missing, so others may be missing as well.
 local function follow(activity, member, heads, id)
   local entries = redis.call('XRANGE', activity, id, '+', 'COUNT', mostEntries + 1)
   local first = entries[1]
@@ -163,7 +163,7 @@ for i = 1, shards do
     local cursor, id, since = string.match(position, '^w (%d+) (%d+%-%d+) (%S+)$')
     if not cursor then
       cursor, id, since = '0', lastActivity(activity), seen and string.match(seen, '^%d+') or '-'
-      -- A server whose clock was ahead gave the token: everything is as if made after it.
+      -- The token is from a server whose clock was ahead: everything counts as created after it.
       if seen and since - clockSkewMs > readClock() then since = '1' end
     end
     result = walk(member, heads, cursor, id, since, begun[i])

@@ -1,4 +1,4 @@
--- create.lua - makes a chat with its first members, unless there is one of that name.
+-- create.lua - creates a chat with its first members, unless a chat has that name.
 --
 -- KEYS[1]  meta        hash     layout, epoch, settings
 -- KEYS[2]  heads       hash     chat to `head floor headAt bytes floorBytes`
@@ -10,18 +10,18 @@
 -- KEYS[8]  layout      hash     the shard's copy of the number of shards
 -- KEYS[n]  members     hash     for each member its chats: chat to `position from joinId epoch`
 -- ARGV[1]  chat        string   its name
--- ARGV[2]  epoch       string   random name of this life of the chat; also the id of this operation
+-- ARGV[2]  epoch       string   random name of the chat's epoch; also the id of this operation
 -- ARGV[3]  config      string   settings, ten numbers
 -- ARGV[4]  receipts    string   1: members get each other's positions; or empty
--- ARGV[5]  shards      integer  their number, by which these keys were found
+-- ARGV[5]  shards      integer  their number, from which these keys follow
 -- ARGV[6]  isSure      string   1: the caller has just read it; or empty
 -- ARGV[n]  names       string   the members' names
 --
--- Reply     0   made, now or by an earlier try of this call
---           1   there is one already; nothing changed
+-- Reply     0   created, now or by an earlier try of this call
+--           1   the chat exists already; nothing changed
 --           2   a deletion of a chat of that name is not finished; nothing changed
---           3   the shard is new, was lost, or has chats by another number: read the number of shards; nothing changed
---           error KIT_LAYOUT  there is one of a newer version; nothing changed
+--           3   the shard is new, was lost, or has chats of another number of shards: read that number; nothing changed
+--           error KIT_LAYOUT  a newer version created it; nothing changed
 local meta = KEYS[1]
 local heads = KEYS[2]
 local messages = KEYS[3]
@@ -58,7 +58,7 @@ local now = int(readClock())
 redis.call('HSET', meta, 'layout', '1', 'epoch', epoch, 'config', config, 'createdAt', now)
 if receipts ~= '' then redis.call('HSET', meta, 'receipts', receipts) end
 if not isKnown then redis.call('HSET', layout, 'layout', '1', 'shards', shards) end
--- An eviction may have left these keys of an earlier chat.
+-- After an eviction, these keys of an earlier chat may be left.
 redis.call('UNLINK', messages, sentEven, sentOdd)
 redis.call('HSET', heads, chat, '0 0 ' .. now .. ' 0 0')
 local joinId = announce(activity, chat, 'j', names)

@@ -7,7 +7,7 @@
 -- ARGV[1]  chat       string  its name
 -- ARGV[n]  names      string  the members' names
 --
--- Reply     {name, …}  members whose records are left, five hundred at most; none if the chat was made again
+-- Reply     {name, …}  members whose records are left, five hundred at most; none if the chat was created again
 local meta = KEYS[1]
 local positions = KEYS[2]
 local activity = KEYS[3]
@@ -29,7 +29,7 @@ for _, name in ipairs(redis.call('ZRANGE', positions, 0, 499 + #gone)) do
   if not isGone[name] then left[#left + 1] = name end
 end
 announce(activity, chat, 'd', gone)
--- Comes last: it may empty keys, and while the slot moves to another node, a script fails at a key that is gone.
+-- This comes last: it may empty keys, and while the slot moves to another node, a script fails at a key that is gone.
 for _, member in ipairs(members) do redis.call('HDEL', member, chat) end
 if #gone > 0 then redis.call('ZREM', positions, unpack(gone)) end
 return left

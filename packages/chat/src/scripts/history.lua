@@ -5,7 +5,7 @@
 -- KEYS[3]  messages  stream   the messages
 -- KEYS[4]  member    hash     the user's chats
 -- ARGV[1]  chat      string   its name
--- ARGV[2]  user      string   the member that reads, and sees what it may see; empty: all that is kept
+-- ARGV[2]  user      string   the member that reads, and what it may see; empty: all that is kept
 -- ARGV[3]  mode      string   `before`, `after` or `around` a sequence, `at` a time
 -- ARGV[4]  anchor    integer  the sequence, or epoch milliseconds
 -- ARGV[5]  limit     integer  how many messages at most
@@ -41,7 +41,7 @@ end
 local bytesLeft = maxBytes
 local count = 0
 
--- Reads outwards from a sequence, backwards or forwards, in steps that keep within the bytes.
+-- Reads from a sequence, backwards or forwards, in steps that stay within the bytes.
 local function take(start, isBackwards, most)
   local found = {}
   while #found < most do

@@ -66,7 +66,7 @@ const messagesOf = (raw: unknown): StoredMessage[] => {
     at += size;
     return bytes.readUIntBE(at - size, size);
   };
-  // Where the next string begins and ends.
+  // The start and end of the next string.
   const next = (): readonly [from: number, to: number] => {
     const size = length();
     at += size;
@@ -91,7 +91,7 @@ export const layout = defineScript({
   keys: ["layout"],
   args: ["shards"],
   idempotent: true,
-  // A text is what is stored, where 0 is no number of shards.
+  // A text is the stored value, in which 0 is not a number of shards.
   reply: (shards) => (shards === 0 ? 0 : Number(shards) || NaN),
 });
 

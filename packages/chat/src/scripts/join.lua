@@ -1,4 +1,4 @@
--- join.lua - makes users members of a chat; does nothing for those that are.
+-- join.lua - makes users members of a chat; does nothing for members.
 --
 -- KEYS[1]  meta       hash    layout, epoch, settings
 -- KEYS[2]  heads      hash    chat to `head floor headAt bytes floorBytes`
@@ -7,7 +7,7 @@
 -- KEYS[5]  activity   stream  what changed in the shard
 -- KEYS[n]  members    hash    for each member its chats: chat to `position from joinId epoch`
 -- ARGV[1]  chat       string  its name
--- ARGV[2]  history    string  `none`, `all`, `last N`, or `after N`: what is before it counts as read
+-- ARGV[2]  history    string  `none`, `all`, `last N`, or `after N`: earlier messages count as read
 -- ARGV[n]  names      string  the members' names
 --
 -- Reply     {0, position, …}  the position of each
@@ -22,7 +22,7 @@ local members = { unpack(KEYS, 6) }
 local chat = ARGV[1]
 local history = ARGV[2]
 local names = { unpack(ARGV, 3) }
--- A new member's own messages are looked for among the newest 256, in steps, up to so many bytes of bodies.
+-- A new member's own messages are looked for among the newest 256, in steps, up to this number of bytes of bodies.
 local mostSteps, step, mostBytes = 16, 16, 1048576
 
 -- Libraries
@@ -60,7 +60,7 @@ for i, _ in ipairs(members) do
     own[names[i]] = {}
   end
 end
--- A new member may have sent messages in an earlier membership, or while it had none. `send` kept no note of them.
+-- A new member may have sent messages in an earlier membership, or as a non-member. `send` did not record them.
 if joined[1] and start < state.head and not state.isMailbox then
   local below, bytes = state.head, 0
   for _ = 1, mostSteps do

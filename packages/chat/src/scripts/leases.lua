@@ -1,14 +1,14 @@
--- leases.lua - the leases of a mailbox: which messages were handed out, to which worker and until when.
+-- leases.lua - the leases of a mailbox: which messages were delivered, to which worker and until when.
 --
 -- Needs int
 -- Defines recipientOf, openMailbox, saveMailbox
 --
 -- The hash has one field for each message that is being handled, its sequence: `deadline deliveries token`. The empty field
--- is `cursor seenAt epoch`: no message after the cursor was ever handed out, all up to it are either here or acknowledged.
--- `acked token` instead: the lease under which a message was acknowledged that was delivered more than once.
+-- is `cursor seenAt epoch`: no message after the cursor was ever delivered; all messages up to it are either here or acknowledged.
+-- For a message that was delivered more than once, the field becomes `acked token`: the lease under which it was acknowledged.
 
--- The position of the recipient, and the rest of its record; nil if it is no recipient. The record exists as long as the
--- mailbox, so an evicted one is rebuilt, from the zset of positions if there is one.
+-- The position of the recipient, and the rest of its record. Nil: it is not a recipient. The record exists as long as the mailbox,
+-- so an evicted record is rebuilt, from the zset of positions if there is one.
 local function recipientOf(state, member, positions)
   local position, rest, epoch = string.match(redis.call('HGET', member, state.name) or '', '^(%d+) (%d+ %S+ (.*))$')
   if epoch == state.id then return tonumber(position), rest end
@@ -16,7 +16,7 @@ local function recipientOf(state, member, positions)
   return tonumber(redis.call('ZSCORE', positions, state.name) or 0), '0 0-0 ' .. state.id
 end
 
--- `leases` and `acked` in order of sequence. Those of another epoch, and leases of messages up to the position, are in `stale`.
+-- `leases` and `acked` in order of sequence. Entries of another epoch, and leases of messages up to the position, are in `stale`.
 local function openMailbox(mailbox, epoch, position)
   local stored = redis.call('HGETALL', mailbox)
   local box = { cursor = position, seenAt = 0, leases = {}, acked = {}, stale = {} }

@@ -11,7 +11,7 @@
 -- ARGV[3]  upTo       string  only if its position is not beyond this one; empty: in any case
 --
 -- Reply     1  it was a member
---           0  it was none, or is beyond `upTo`
+--           0  it was not a member, or is beyond `upTo`
 --           error KIT_LAYOUT  written by a newer version
 local meta = KEYS[1]
 local heads = KEYS[2]
@@ -37,7 +37,7 @@ if state then
   if wasMember == 1 then announce(activity, chat, 'l', { user }) end
   redis.call('HDEL', meta, ownField(user))
 end
--- Comes last: it may empty keys, and while the slot moves to another node, a script fails at a key that is gone.
+-- This comes last: it may empty keys, and while the slot moves to another node, a script fails at a key that is gone.
 redis.call('ZREM', positions, user)
 redis.call('HDEL', member, chat)
 return state and wasMember or 0

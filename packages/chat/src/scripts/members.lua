@@ -26,7 +26,7 @@ if refusal == newerLayout then return newerLayout end
 if not state then return { refusal } end
 applyAge(state, messages, readClock())
 local page = redis.call('ZSCAN', positions, cursor, 'COUNT', limit)
--- Most chats have no member with own messages after its position.
+-- In most chats, no member sent messages after its position.
 local owners, own = {}, {}
 if redis.call('HGET', meta, 'owners') then
   for i = 1, #page[2], 2 do owners[#owners + 1] = ownField(page[2][i]) end

@@ -4,15 +4,15 @@
 -- ARGV[1]  user      string   the member that reads
 -- ARGV[2]  limit     integer  how many messages at most
 -- ARGV[3]  maxBytes  integer  how many bytes of bodies at most; one message is given in any case
--- ARGV[n]  chats     string   `name memberEpoch startEpoch start position from upTo` of each: the epoch of the membership; that of
---                             start, or empty; start: `SEQUENCE`, `SEQUENCE-MS` of the message that was read last, `SEQUENCE@MS` or
+-- ARGV[n]  chats     string   `name memberEpoch startEpoch start position from upTo` of each: the epoch of the membership; the epoch
+--                             of start, or empty; start: `SEQUENCE`, `SEQUENCE-MS` of the message that was read last, `SEQUENCE@MS` or
 --                             `SEQUENCE>MS`; position: the member's; from: the sequence up to which the member sees nothing; upTo:
 --                             the last to read, empty: the head. Later ones would come again with the next look at the activity
 --
 -- Reply     {{epoch, unread, reset, gapFrom, gapTo, gapReason, isCut, entries}, …}  for each chat; reset 1: the message at
 --           start is not there, 2: another epoch; gapReason 1: dropped, 2: lost; isCut: there was no room for all;
 --           entries: of the stream, packed, since a reply of so many strings costs a reader several times as much
---           {}  instead: no such chat, or the membership is of another life of it
+--           {}  instead: no such chat, or the membership is of another epoch of it
 local keys = KEYS
 local user = ARGV[1]
 local limit = tonumber(ARGV[2])
@@ -64,7 +64,7 @@ local function startOf(state, messages, startEpoch, start, position, from)
     local found, foundAt = messageAfter(messages, sequence - 1)
     isForked = found == sequence and foundAt ~= at
   end
-  -- The messages that replaced the lost ones are not older, and another reader may have acknowledged them for the member.
+  -- The messages that replaced the lost messages are not older, and another reader may have acknowledged them for the member.
   if isForked then return since((at or 0) - clockSkewMs), 1 end
   return math.max(sequence, from), 0
 end

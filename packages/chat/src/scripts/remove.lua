@@ -6,7 +6,7 @@
 -- KEYS[4]  positions   zset    member to position
 -- KEYS[5]  sentEven    hash    client ids of windows of even numbers
 -- KEYS[6]  sentOdd     hash    client ids of windows of odd numbers
--- KEYS[7]  mailbox     hash    what workers of a mailbox handle
+-- KEYS[7]  mailbox     hash    the leases of a mailbox's workers
 -- ARGV[1]  chat        string  its name
 --
 -- Reply     {name, …}  members whose records are left, five hundred at most
@@ -23,7 +23,7 @@ local chat = ARGV[1]
 local layout = redis.call('HGET', meta, 'layout')
 if (layout or '1') ~= '1' then return redis.error_reply('KIT_LAYOUT the chat was written by a newer version') end
 local left = redis.call('ZRANGE', positions, 0, 499)
--- After the last chat no position can move. The note on subscribers would keep the key.
+-- After the last chat, no position can move. The field for subscribers would keep the key.
 redis.call('HDEL', heads, chat, layout and redis.call('HLEN', heads) == 2 and '' or chat)
 redis.call('UNLINK', meta, messages, sentEven, sentOdd, mailbox)
 return left

@@ -28,9 +28,9 @@ local members = { unpack(KEYS, 8) }
 local chat = ARGV[1]
 local call = ARGV[2]
 local items = { unpack(ARGV, 3) }
--- The most stretches of own messages between those of others that are counted for one member.
+-- The maximum number of runs of own messages that are counted for one member.
 local mostStretches = 256
--- Beyond about 2^53 neither Lua nor JavaScript count on exactly.
+-- Above about 2^53, neither Lua nor JavaScript counts exactly.
 local mostMessages = 9e15
 
 -- Libraries
@@ -51,7 +51,7 @@ if refusal == newerLayout then return newerLayout end
 if not state then return { { refusal } } end
 local now = readClock()
 
--- The senders, the messages that were sent before, and what was refused before.
+-- The senders, the messages that were sent before, and the earlier refusals.
 local caller, number = string.match(call, '^(%S+) (%d+)$')
 local fields = { '', caller }
 local senders = {}
@@ -63,7 +63,7 @@ for i, member in ipairs(members) do
     senders[from] = { member = member, position = epoch == state.id and tonumber(position), rest = rest, own = {} }
   end
 end
--- Client ids are kept by windows of time, in two hashes in turn: ids of this window and of the one before are valid.
+-- Client ids are kept by time windows, in two hashes by turns: ids of this window and of the window before are valid.
 local even, odd = redis.call('HMGET', sentEven, unpack(fields)), redis.call('HMGET', sentOdd, unpack(fields))
 local evenWindow, oddWindow = tonumber(even[1] or -1), tonumber(odd[1] or -1)
 local window = math.max(math.floor(now / state.dedupeMs), evenWindow, oddWindow)
@@ -79,8 +79,8 @@ local function refusedBefore(i)
 end
 failOnOtherType(positions, activity)
 
--- Space is decided message by message, but messages are dropped only once, at the end. What was too old before is dropped first: the
--- stream may have expired, and with a new message in it nothing shows why the others are missing.
+-- Space is decided message by message, but messages are dropped only once, at the end. Messages that are already too old are dropped first: the
+-- stream may have expired, and after a new message nothing would show why the others are missing.
 local isTrimmed = (state.refuses or state.ageMs > 0 and state.headAt < now - state.ageMs) and trim(state, messages, positions, now)
 local function hasRoom(size)
   if state.count > 0 and state.head - state.floor >= state.count then return false end
@@ -94,11 +94,11 @@ local function isFull(size)
   return not hasRoom(size)
 end
 
--- Adds own messages to those of a member. Dropped ones are forgotten, and beyond `mostStretches` the oldest.
+-- Records a member's own messages. Forgets dropped messages, and the oldest runs beyond `mostStretches`.
 local function withOwn(own, added, floor)
   local stretches = {}
   for first, last in string.gmatch(own, '(%d+)%-(%d+)') do
-    -- Numbers that the server lost are given again.
+    -- Numbers that the server lost are used again.
     last = math.min(last, added[1] - 1)
     if last > floor and last >= tonumber(first) then stretches[#stretches + 1] = { first, last } end
   end
@@ -175,8 +175,8 @@ if #remembered == 0 then return { codes, {} } end
 
 local sent = ({ sentEven, sentOdd })[window % 2 + 1]
 local isNew = (window % 2 == 0 and evenWindow or oddWindow) ~= window
--- Ids of an earlier window, which has the hash only where settings or clocks have changed: it expires when its turn comes again.
--- Written over, since while the slot moves to another node, a script fails at a key that it has emptied.
+-- Ids of an earlier window are left only if settings or clocks have changed: usually the hash expires before its turn comes again.
+-- They are overwritten: while the slot moves to another node, a script fails at a key that it has emptied.
 local stale = isNew and redis.call('HKEYS', sent) or {}
 if isNew then
   remembered[#remembered + 1] = ''

@@ -14,7 +14,7 @@
 -- ARGV[5]  leaseMs    integer  for how long it is extended; 0: the message is free for others; -1: it is acknowledged
 --
 -- Reply     0  done, now or by an earlier try of this call
---           8  the lease is not this worker's any more, or another worker has acknowledged the message
+--           8  the lease is no longer this worker's, or another worker has acknowledged the message
 --           1  no such chat
 --           2  no member
 --           error KIT_LAYOUT  written by a newer version
@@ -30,7 +30,7 @@ local user = ARGV[2]
 local sequence = tonumber(ARGV[3])
 local token = ARGV[4]
 local leaseMs = tonumber(ARGV[5])
--- Of how many messages it is known which of several workers acknowledged them.
+-- For this number of messages, the mailbox records which of several workers acknowledged them.
 local mostAcked = 256
 
 -- Libraries
@@ -43,7 +43,7 @@ local box = openMailbox(mailbox, state.epoch, position)
 failOnOtherType(activity)
 allowWrites(positions)
 
--- Finds the first unacknowledged message besides this one.
+-- Finds the first other unacknowledged message.
 local lease, first = nil, box.cursor + 1
 for _, one in ipairs(box.leases) do
   if one.sequence == sequence then

@@ -8,7 +8,7 @@
 
 local newerLayout = { err = 'KIT_LAYOUT the chat was written by a newer version' }
 
--- Clocks of servers that take over from each other may differ by this much.
+-- The clocks of servers that replace each other may differ by this much.
 local clockSkewMs = 10000
 
 -- The server's time in epoch milliseconds.
@@ -28,7 +28,7 @@ local function partsOf(id)
   return tonumber(sequence), tonumber(at)
 end
 
--- The first message after a sequence: its sequence, time and fields; nil: there is none.
+-- The first message after a sequence: its sequence, time and fields. Nil: there is none.
 local function messageAfter(messages, sequence)
   local found = redis.call('XRANGE', messages, int(sequence + 1), '+', 'COUNT', 1)[1]
   if not found then return nil end
@@ -36,8 +36,8 @@ local function messageAfter(messages, sequence)
   return first, at, found[2]
 end
 
--- The last message in (low, high] for which `holds` is true; low if there is none. It must hold for a prefix of them.
--- Gallops from low, since most often few messages are to be dropped, then bisects.
+-- The last message in (low, high] for which `holds` is true; low if there is none. It must hold for a prefix of these messages.
+-- Gallops from low, because usually few messages are dropped, then bisects.
 local function lastWhere(messages, low, high, holds)
   local step, isGalloping = 1, true
   while low < high do
@@ -129,7 +129,7 @@ local function openChat(name, meta, heads, messages, positions, owners)
   return chat
 end
 
--- Stores the changes. A chat of which only positions were left begins another epoch.
+-- Stores the changes. If only positions of the chat were left, it starts another epoch.
 local function saveChat(chat, meta, heads)
   redis.call(
     'HSET',
@@ -140,7 +140,7 @@ local function saveChat(chat, meta, heads)
   if chat.isLost then redis.call('HINCRBY', meta, 'losses', 1) end
 end
 
--- Moves the floor past messages that are too old. Readers do it for their own view.
+-- Moves the floor past messages that are too old. Readers do this for their own view.
 local function applyAge(chat, messages, now)
   local oldest = now - chat.ageMs
   if chat.ageMs == 0 or chat.floor >= chat.head then return end
@@ -153,7 +153,7 @@ local function applyAge(chat, messages, now)
   end
 end
 
--- Drops messages by the chat's retention, and returns whether the floor moved. The caller saves. `leaving` holds nothing back.
+-- Drops messages by the chat's retention, and returns whether the floor moved. The caller saves. The member `leaving` keeps no message.
 local function trim(chat, messages, positions, now, leaving)
   local before = chat.floor
   applyAge(chat, messages, now)
@@ -175,14 +175,14 @@ local function trim(chat, messages, positions, now, leaving)
     end
   end
   if chat.floor == before then return false end
-  -- XTRIM drops whole nodes of the stream, so trying at each call would be useless.
+  -- XTRIM drops whole nodes of the stream, so a try at each call would be useless.
   if chat.maxBytes > 0 or math.floor(chat.floor / 64) > math.floor(before / 64) then
     redis.call('XTRIM', messages, 'MAXLEN', '~', int(chat.head - chat.floor))
   end
   return true
 end
 
--- How many messages after a sequence are a member's own ones, which `own` names.
+-- How many of the messages after a sequence are the member's own, according to `own`.
 local function ownAfter(chat, sequence, own)
   local count = 0
   for first, last in string.gmatch(own or '', '(%d+)%-(%d+)') do
@@ -191,7 +191,7 @@ local function ownAfter(chat, sequence, own)
   return count
 end
 
--- How many messages of others a member has not acknowledged.
+-- How many messages of other members this member has not acknowledged.
 local function unreadOf(chat, position, own)
   local base = math.max(position, chat.floor)
   return math.max(0, chat.head - base - ownAfter(chat, base, own))

@@ -1,9 +1,9 @@
--- subscribe.lua - has acknowledgements of some shards announce the positions that they move, for a time.
+-- subscribe.lua - makes acknowledgements in some shards announce moved positions, for a time.
 --
 -- KEYS[n]  heads    hash     for each shard: chat to `head floor headAt bytes floorBytes`; the empty field: until when positions are announced
 -- ARGV[1]  leaseMs  integer  for how long
 --
--- Reply     0  subscribed; a shard without chats gets no note, since no position can move there
+-- Reply     0  subscribed; a shard without chats stores nothing, since no position can move there
 local heads = KEYS
 local leaseMs = tonumber(ARGV[1])
 

@@ -23,7 +23,7 @@ export const batcherFor = <Item extends object, Result>(
   const { client } = store.context;
   const { deadlineMs, maxPending } = store.settings;
   const address = addressOf(client);
-  // A batch may first wait for the number of shards. False: its caller was told that nothing was sent.
+  // A batch may first wait for the number of shards. False: its caller already has an error that nothing was sent.
   const sent = new WeakMap<Item, boolean>();
   return new Batcher<Item, Result>({
     deadlineMs,

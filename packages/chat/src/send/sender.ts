@@ -87,7 +87,7 @@ export class MessageSender {
   }
 
   async #sendDurably(item: Outgoing, option: DurableOption, signal: AbortSignal | undefined): Promise<Accepted> {
-    // Calls of one name must arrive in order, and this one has a connection of its own.
+    // Calls of one name must arrive in order, and this call has its own connection.
     const args = argsOf(item.chat, [item], `${newToken()} 1`);
     const commands = await this.#store.open();
     const { value, ...durability } = await commands.sendDurably(args, option, signal);

@@ -53,10 +53,10 @@ export class BlockedReads {
     const loop = `waiting for ${group.join()}`;
     const { signal } = this.#store.life;
     let attempt = 0;
-    // A client that was ended receives no news.
+    // After its end, a client receives no news.
     while (this.#registry.hasWaiters() && !signal.aborted && !this.#store.context.executor.isEnded) {
       let connection: ExclusiveConnection | undefined;
-      // All waits begin anew then.
+      // Then all waits start again.
       await this.#store.lost.back(group[0] ?? 0);
       try {
         const { keys } = await this.#store.open(signal);
@@ -109,13 +109,13 @@ export class BlockedReads {
       const reply = streamsOf(await connection.call("XREAD", args, blockMs + answerMs));
       onReply();
       this.#outage.worked(loop);
-      // The shards were read anew meanwhile, perhaps from an earlier entry.
+      // The shards were read again meanwhile, perhaps from an earlier entry.
       if (group.some((shard, index) => this.#registry.tailOf(shard) !== tails[index])) return false;
       isSure = true;
       for (const [name, raw] of reply) {
         // A full page may be followed by more entries than the server keeps.
         if (raw.length === pageEntries) isSure = false;
-        // The client may put a prefix of its own in front.
+        // The client may add its own prefix.
         const shard = group[names.findIndex((own) => name.endsWith(own))];
         const tail = this.#registry.tailOf(shard ?? -1);
         if (tail)

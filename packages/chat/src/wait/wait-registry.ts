@@ -68,7 +68,7 @@ export class WaitRegistry {
     );
     if (this.isBehind(positions)) {
       if (!ids.some(([shard, id]) => id === "0-0" && this.#tails.get(shard)?.since !== id)) return false;
-      // The activity of a shard is gone, so its record is invalid: all waits read anew.
+      // The activity of a shard is gone, so its record is invalid: all waits read again.
       this.#tails.clear();
       this.forgetAll();
     }

@@ -51,7 +51,7 @@ export class Watcher {
       if (shards.some(({ changes, left, moved }) => changes.length + left.length + moved.length > 0)) return true;
       position.shards.splice(0, Infinity, ...shards.map((shard) => shard.position));
       if (shards.some(({ isMore }) => isMore) || !isWithNames) continue;
-      // The chats of a shard that was lost then, and is not now, are unknown.
+      // If a shard was lost then and is back now, its chats are unknown.
       if (shards.some(({ error }, shard) => error && !this.#store.lost.has(shard))) continue;
       const chats = shards.flatMap(({ names }) => names);
       if (!this.#registry.learn(name, positions(), chats)) return true;

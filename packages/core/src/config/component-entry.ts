@@ -87,7 +87,7 @@ export const checkConnection = async (connection: Connection): Promise<void> => 
     );
   await ask("PING");
   const role = await ask("ROLE").catch((error: KitError) => {
-    // A user that may not run ROLE gets the refusal at its first write.
+    // A user without the right to run ROLE gets the error at its first write.
     if (error.code === "KIT_NO_PERMISSION") return ["master"];
     throw error;
   });

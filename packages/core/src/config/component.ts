@@ -338,7 +338,7 @@ const componentRules = {
   close: custom((_name, close: Custom["close"]) => close),
   secrets: custom(
     (name, secrets: NonNullable<Custom["secrets"]>) => functionOption(name, secrets),
-    // Never the whole environment: who writes the entry would choose which variable leaves the process.
+    // Never the whole environment: the writer of the entry could then choose which variable leaves the process.
     (name) => process.env[`KIT_SECRET_${name}`],
   ),
   allowPlaintextSecrets: boolean(false),

@@ -100,7 +100,7 @@ const redactor = (text: string): ((message: string) => string) => {
     const leaf = String(part);
     leaves.add(leaf).add(JSON.stringify(leaf).slice(1, -1));
   });
-  // The longest first, since one may be a part of another.
+  // The longest first, because one may be part of another.
   const sorted = [...leaves].toSorted((a, b) => b.length - a.length);
   const all = sorted.join("\0");
   // Validators shorten what they quote.

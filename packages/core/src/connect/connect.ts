@@ -115,7 +115,7 @@ const finalError = (error: unknown, address: string): KitError | undefined => {
     : undefined;
 };
 
-// ioredis 6 types a client by its reply mapping; which one is the caller's choice and does not matter to us.
+// ioredis 6 types a client by its reply mapping. The caller chooses the mapping, and kit works with each.
 type Settings = Omit<RedisOptions, "replyMapping">;
 
 const make = (
@@ -246,7 +246,7 @@ export const connect = async (
  */
 const mask = (client: RedisLike): RedisLike => {
   const value = (): string => `Redis at ${addressOf(client)} (${client.status})`;
-  // A pipeline has the options, too. There they are not enumerable, since enumerable ones are copied for each duplicate.
+  // A pipeline has the options as well. They are not enumerable there, because enumerable ones are copied for each duplicate.
   for (const name of [inspect.custom, "toJSON"])
     Object.defineProperty((Object.assign(client, { [name]: value }) as unknown as NodeClient).options, name, { value });
   if (isClusterClient(client)) client.on("+node", (node) => mask(node as NodeClient));

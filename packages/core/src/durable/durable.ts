@@ -165,7 +165,7 @@ class Session<T> {
     this.#isWriting = true;
     const value = await this.#write(this.#scope(checkedOut.connection));
     this.#isWriting = false;
-    // Also commands that the caller did not await: the confirmation follows all of them.
+    // This includes commands that the caller did not await: the confirmation follows all of them.
     await Promise.allSettled(this.#pending);
     this.#written = { value };
     return { value, ...(await confirm(this.#context, checkedOut, this.#resolved, this.#deadline)) };

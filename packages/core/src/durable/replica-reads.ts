@@ -77,7 +77,7 @@ export interface ReplicaReads extends Disposable {
  */
 export const replicaReads = (redis: RedisLike, options: ReplicaReadsOptions = {}): ReplicaReads => {
   const { maxStaleMs, deadlineMs } = resolve("options", options, replicaReadsRules);
-  // Without connections nobody knows which server replies.
+  // Without connections, it is unknown which server replies.
   assertConnections(redis);
   return new Reader(attach(redis), maxStaleMs, deadlineMs);
 };
@@ -284,7 +284,7 @@ class Reader implements ReplicaReads {
     const link = this.#link(node, from, deadline);
     const connection = await link.catch(() => undefined);
     if (!connection) return this.#rest(from);
-    // In this order: the value is then no older than the offset.
+    // Keep this order: the value is then no older than the offset.
     const [about, said] = await Promise.all([
       say(connection, "INFO", ["replication"], deadline),
       say(connection, command, args, deadline),
@@ -297,7 +297,7 @@ class Reader implements ReplicaReads {
     const staleMs = staleness(shard.samples, replicationStateOf(about.reply));
     if ("refusal" in said) {
       if (said.refusal.code === "KIT_CLUSTER") this.#forgetMaster(args[0]);
-      // Another node, or the same one later, may not repeat it. READONLY: the command is no read.
+      // Another node, or the same node later, may not fail in this way. READONLY: the command is not a read.
       if (passes(said.refusal) && said.refusal.code !== "KIT_READONLY") return undefined;
       throw said.refusal;
     }

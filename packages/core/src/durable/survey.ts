@@ -97,7 +97,7 @@ class Survey<T> {
     try {
       const connection = await this.#connect(node, deadline);
       try {
-        // Behind Sentinels the address is known only once the connection is there.
+        // Behind Sentinels, the address is known only after the connection is open.
         const text = await replyTo(connection, "INFO", [], deadline).finally(() => {
           if (!node) address = connection.address;
         });

@@ -27,7 +27,7 @@ export interface HttpClientOptions {
   readonly fetch?: typeof globalThis.fetch | undefined;
 }
 
-// No error shows the value: it may have a secret in it.
+// No error shows the value: it may contain a secret.
 const checked = <Value>(name: string, value: Value, isRight: boolean, wanted: string): Value => {
   if (!isRight) throw new TypeError(`Expected \`${name}\` to be ${wanted}`);
   return value;

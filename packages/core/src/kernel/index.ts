@@ -1,4 +1,4 @@
-// Shared by every door and every entry; loaded once, and not an entry itself.
+// All entries of the package share this module. It is loaded once, and is not an entry itself.
 export { detached, detachedTimeout, OwnAbortController, ownContext } from "./base/async-context.js";
 export { Deadline, atDeadline, onAbort } from "./base/deadline.js";
 export { holdErrors, inTime, type Limit, type Settle, settled, untilAborted } from "./base/settle.js";

@@ -176,7 +176,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> imp
         throw error;
       });
     const options = { waitMs: aliveMs + leaseMs, baseMs: 50, capMs: 1_000, signal };
-    // Also what a caller would not repeat: a right may be granted later.
+    // This includes errors that a caller would not retry: a right may be granted later.
     const retried = retry(again, options, () => !executor.isEnded);
     this.life.track(retried).catch((error: unknown) => {
       if (!signal.aborted) this.onError(error);

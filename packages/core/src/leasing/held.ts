@@ -159,7 +159,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     this.#controller?.abort(this.#loss);
     const { lockDelayMs = 0 } = this.request.resolved;
     const mayBeKept = reason === "deadline" || reason === "max-hold" || (reason === "stopped" && this.term.isShortened);
-    // A record that is left on the server would only delay the next holder, which `lockDelayMs` wants.
+    // A record that stays on the server would only delay the next holder, which is what `lockDelayMs` is for.
     if (reason === "closed" || (lockDelayMs === 0 && mayBeKept))
       this.#holder.store.cancel(this.request, this.term.leaseMs);
     if (this.isGiven) this.#holder.lost(this, reason);

@@ -1,4 +1,4 @@
-// For packages that lease something to one or to several at a time.
+// For packages that lease something to one or several callers at a time.
 export { lastWords, lossWords, shown } from "./errors.js";
 export { grantOf } from "./grant.js";
 export { HeldLeases } from "./held-leases.js";

@@ -105,7 +105,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
         let isQueued = false;
         try {
           for (;;) {
-            // A single try has the time of one command.
+            // A single try lasts as long as one command may take.
             const patienceMs = mayWait ? Math.max(1, deadline.remainingMs) : Infinity;
             const deadlineMs = Math.min(commands.settings.deadlineMs, patienceMs);
             const attempt = commands.attempt(request, inbox, deadlineMs, resolved);
@@ -119,7 +119,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
             if (reply.state === "late") {
               // The server's clock differs from our estimate.
               if (!mayWait || deadline.remainingMs > 0) continue;
-              // Or the command came when the wait was over. Another one could wait out one more stall of the event loop. An earlier
+              // Or the command arrived when the wait was over. Another command could outlast one more stall of the event loop. An earlier
               // copy may have been granted.
               commands.cancel(request);
               throw kind.timeoutError(request, undefined);
@@ -161,7 +161,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     this.#rejectAll(life.closedError());
     await this.#held.end(deadline);
     this.#cancelled.close();
-    // A cancel that has just begun gets one command's time, also when the deadline is over.
+    // A cancel that has just started gets the time of one command, even if the deadline is over.
     await life.untilIdle(new Deadline(Math.max(deadline.at, performance.now() + settings.deadlineMs)));
   }
 

@@ -1,4 +1,4 @@
-// The numbers that the scripts of every package of leases reply.
+// The numbers in the replies of all scripts that handle leases.
 import type { ReleaseReply, RenewReply, RenewState } from "./kind.js";
 
 const releases: readonly ReleaseReply[] = ["not-held", "released", "left", "unaccepted"];

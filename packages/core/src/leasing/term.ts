@@ -31,7 +31,7 @@ export class LeaseTerm {
     this.deadlineAt = Math.min(deadlineAt, this.#holdEndsAt);
     this.#keptUntil = isConfirmed ? this.deadlineAt : 0;
     this.#plan(now, grantedMs);
-    // Of a grant that came late less is left than its length.
+    // A grant that arrived late has less time left than its length.
     if (this.renewAt < Infinity) this.renewAt = Math.min(this.renewAt, now + (this.deadlineAt - now) / 3);
   }
 

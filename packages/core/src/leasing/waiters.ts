@@ -64,7 +64,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
       timedOut: () => this.#abandon(waiter, this.#commands.kind.timeoutError(request, waiter.seen, this.#outage)),
       aborted: () => this.#abandon(waiter, request.resolved.signal?.reason),
     });
-    // It may have been granted by a push that came before, or given up.
+    // An earlier push may have granted it, or it may have given up.
     if (!waiter.isSettled) this.#queued(waiter, reply);
     return waiter.granted;
   }
@@ -90,7 +90,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
     this.#timer.start();
     // The inbox opened or closed while the command was under way: only a heartbeat sends the change to the server.
     if (subscription.channel !== this.#commands.inbox) this.heartbeatNow();
-    // Last, since a listener may close the object.
+    // This comes last, because a listener may close the object.
     this.#events.queued(this.#name, reply);
   }
 
@@ -247,7 +247,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
         } else if (state === "unknown" || !this.#grant(waiter, grantOf(waiter.request, state, sentAt)))
           void this.#requeue(waiter);
       }
-      // The newest state of the holder counts, also when it makes the heartbeat later; a push may be newer still.
+      // The newest state of the holder counts, even if it makes the heartbeat later. A push may be newer still.
       if (isFirst && this.#leaseEndPushedAt < sentAt) this.#timer.unwatch();
       if (first < Infinity) this.#watch(reply.msLeft, first);
     } catch (error) {

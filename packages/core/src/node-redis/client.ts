@@ -109,7 +109,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
   }
 
   async subscribe(channel: string): Promise<unknown> {
-    // Until the reply node-redis takes the channel for subscribed, and would not subscribe again.
+    // Until the reply, node-redis considers the channel subscribed, and would not subscribe again.
     await this.#unsubscribing.get(channel)?.catch(() => undefined);
     const { client } = this;
     if (!client || this.status !== "ready") throw notSent("The client is not ready");
@@ -164,7 +164,7 @@ export abstract class SingleClient extends Listening implements NodeClient {
     if (!(error instanceof Error) || error instanceof TypeError) return error;
     if (refusedByClient.test(error.message)) return notSent(error.message);
     if (client !== this.client || !client.isReady || error === this.#lastError) return error;
-    // node-redis' own word for commands that it gives up, whose replies still come.
+    // node-redis uses this word for commands that it gives up. Their replies still arrive.
     if (error.message === "") {
       this.#garble(client);
       return error;

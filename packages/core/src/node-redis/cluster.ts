@@ -38,7 +38,7 @@ class NodeOfCluster extends SingleClient implements Owner {
 
   async connect(): Promise<void> {
     const client = (await this.#cluster.nodeClient(this.#node as never)) as NodeRedisClient | undefined;
-    // One that has given up is not replaced.
+    // A client that has given up is not replaced.
     if (client && !client.isOpen && this.#cluster.isOpen) await client.connect();
   }
 
@@ -54,7 +54,7 @@ class NodeOfCluster extends SingleClient implements Owner {
    * Resolves with the node's options once it has replied. Rejects if the node was reset: its empty map would end all connections.
    */
   async withSlots(): Promise<ClientOptions> {
-    // A refusal is a reply, too.
+    // A rejection is also a reply.
     const info = await this.call("CLUSTER", "INFO").catch((error: unknown) => {
       if (!isReplyError(error)) throw error;
     });
@@ -165,7 +165,7 @@ export class ClusterClient extends Listening implements RedisLike {
       await this.#cluster.connect();
     } catch (error) {
       this.report(error);
-      // One of ours is connected again after its end, one of the caller's by the next call.
+      // kit reconnects its own client after its end. The next call reconnects the caller's.
       if (this.#isOurs) this.emit("end");
       throw error;
     }

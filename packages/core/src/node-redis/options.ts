@@ -20,7 +20,7 @@ export const duplicateOptions = (
   const { path, ...socket } = (options.socket ?? {}) as { path?: string };
   const server = host === undefined ? (path === undefined ? {} : { path }) : { host, port };
   return {
-    // Its parts are in the other options, and would be read from it again.
+    // The other options have its parts already. node-redis would read them from the URL again.
     url: undefined,
     ...(connectionName === undefined ? {} : { name: connectionName }),
     database,

@@ -54,14 +54,14 @@ export class OwnClient extends SingleClient {
       const options = duplicateOptions(template, this.#overrides, db, ending.signal);
       const client = template.duplicate(options as never) as NodeRedisClient;
       this.client = client;
-      // Moved while it connects, it goes to the other database before its first command.
+      // If the database changes while it connects, it selects the other one before its first command.
       client.on("ready", () => {
         if (this.options.db !== db) this.call("select", this.options.db).catch(() => undefined);
       });
       listenTo(client, this.handlers);
       await client.connect();
     } finally {
-      // It may have been ended, and connect once more by now.
+      // By now, it may have been ended and be connecting again.
       if (this.#ending === ending) {
         this.#isConnecting = false;
         this.update();

@@ -59,7 +59,7 @@ export const traceKit = (options: TraceOptions = {}): (() => void) => {
   const places = new AsyncLocalStorage<Place>();
   const underWay = new Map<object, Place>();
 
-  // The innermost span of ours and of the caller: one that the caller opened since then is inside of ours.
+  // The innermost span of kit and of the caller. A span that the caller opened since then is inside of kit's.
   const innermost = (outside: Context): Context => {
     const around = places.getStore();
     const isInside = around !== undefined && !around.isOver && around.outside === outside;
@@ -85,7 +85,7 @@ export const traceKit = (options: TraceOptions = {}): (() => void) => {
       const span = underWay.get(message)?.span;
       if (span) fail(span, message.error);
     },
-    // An operation that throws before it gives a promise ends here, any other has just begun.
+    // An operation that throws before it returns a promise ends here. Any other has just started.
     end: (message: Message) => "error" in message && end(message),
     asyncEnd: end,
   } as unknown as TracingChannelSubscribers<object>;

@@ -96,8 +96,8 @@ export type Facts = readonly (readonly [name: string, value: string])[];
 /** One answer in two forms. */
 export interface Report {
   /**
-   * Plain data for `--json`, without secrets. Its fields are an interface: later versions only add fields. The command line itself
-   * adds `version` (of that form), `url` and `isUnknown`.
+   * Plain data for `--json`, without secrets. Its fields are an interface: later versions only add fields. The command line
+   * adds `version` (of this interface), `url` and `isUnknown`.
    */
   readonly data: object;
   /** The same in words. */

@@ -133,7 +133,7 @@ export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
     expect(client.redis.status).toBe("ready");
   });
 
-  it("hears what is published", async () => {
+  it("receives what is published", async () => {
     const { inbox } = attached(open());
     await opened(inbox, 5_000);
     const heard = new Promise((resolve) => inbox.expect("id", resolve));
@@ -141,7 +141,7 @@ export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
     expect(await heard).toBe("é\0😀");
   });
 
-  it("hears each message once after it left its inbox and came back at once", async () => {
+  it("receives each message once after it left its inbox and came back at once", async () => {
     const { inbox } = attached(open());
     const heard: string[] = [];
     inbox.expect("id", (payload) => heard.push(payload));
@@ -253,7 +253,7 @@ export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
       );
   });
 
-  it("ends a blocked read beside an isolated client when its owner selects another database", async () => {
+  it("ends a blocked read next to an isolated client when its owner selects another database", async () => {
     const client = open();
     await read.run(client.redis, { key: redis.prefix }, {});
     const { context, pool, db } = isolatedPool(client);
@@ -304,7 +304,7 @@ export const clientBehaviour = (redis: TestRedis, driver: Driver): void => {
     expect(await executor.run("PING", [], look("PING"))).toBe("PONG");
   });
 
-  it("waits on a connection of its own", async () => {
+  it("waits on its own connection", async () => {
     const context = attached(open());
     const connection = await context.pool("blocking").checkOut(redis.prefix, Deadline.in(5_000), undefined);
     const popped = connection.call("BLPOP", [redis.prefix, 0], 20_000);

@@ -122,7 +122,7 @@ describe.each(nodeRedisOnly)("a Cluster client of $name that its owner ends", (d
     return lists.join("").trim().split("\n").length;
   };
 
-  it("leaves no connection, also if the map of slots is read at that moment", async () => {
+  it("leaves no connection, even if the map of slots is read at that moment", async () => {
     const before = await connections();
     const client = driver.cluster(redis.server.nodes);
     await read.run(client.redis, { key: redis.prefix }, {});

@@ -59,7 +59,7 @@ describe("fromNodeRedis", () => {
     expect(fromNodeRedis).toBeTypeOf("function");
   });
 
-  it("opens no connection while the Sentinels name no master, and says so", async () => {
+  it("opens no connection while the Sentinels name no master, and reports it", async () => {
     const owners = redis6.createSentinel({ ...sentinel, maxCommandRediscovers: 1 });
     owners.on("error", () => undefined);
     owners.connect().catch(() => undefined);
@@ -138,7 +138,7 @@ describe("fromNodeRedis", () => {
     },
   );
 
-  it.each(nodeRedisOnly)("takes an unwritten command of $name back after the last close, too", async (driver) => {
+  it.each(nodeRedisOnly)("takes an unwritten command of $name back after the last close", async (driver) => {
     const proxy = await proxied(redis);
     const { redis: client, end } = driver.single({ port: proxy.port });
     redis.defer(end);

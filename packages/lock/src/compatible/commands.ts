@@ -86,7 +86,7 @@ export class CompatibleCommands implements LeaseKind<ResolvedAcquire, Seen> {
   async heartbeat(name: string, waiters: readonly Request[]): Promise<HeartbeatReply<Seen>> {
     const { deadlineMs } = this.#settings;
     const sentAt = performance.now();
-    // A waiter that gives up is cancelled at once: what arrives later than its cancel must not be granted.
+    // A waiter that gives up is cancelled immediately: an acquire that arrives after its cancel must not be granted.
     const notAfter = this.#context.clockOf(this.keyOf(name)).serverMsAt(sentAt + deadlineMs) ?? 0;
     const { state, now, msLeft } = await this.#try(waiters[0]!, notAfter, { deadlineMs });
     const first = state === "granted" ? { msLeft, fencingToken: "" } : 0;

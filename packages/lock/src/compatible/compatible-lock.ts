@@ -58,7 +58,7 @@ export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implement
     this.#leaser = new Leaser(this.#life, commands, settings, (held) => new CompatibleLease(held), {
       acquired: ({ request: { name } }, waitedMs) => this.emit("acquired", { name, waitedMs }),
       queued: (name) => this.emit("waiting", { name }),
-      // A grant that was over when its reply arrived: the waiter goes on polling.
+      // The grant was over when its reply arrived: the waiter continues to poll.
       requeued: () => undefined,
       stillWaiting: (name, _position, _seen, waitedMs) => this.emit("stillWaiting", { name, waitedMs }),
       released: ({ request: { name } }) => this.emit("released", { name }),
@@ -127,7 +127,7 @@ export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implement
     this.#life.assertOpen();
     const saved = parseLease<object>("compatible-lock", text, () => true);
     const { leaseMs, renew, maxHoldMs } = saved;
-    // A limit that is not in the text does not apply, whatever this object's own default is.
+    // A limit that is not in the text does not apply, even if this object has a default.
     const defaults = { ...this.#defaults, maxHoldMs: undefined };
     const resolved = resolve("options", { leaseMs, renew, maxHoldMs }, compatibleAcquireRules, defaults);
     return await this.#leaser.resume(saved, resolved, "");

@@ -107,7 +107,7 @@ export const acquireQuorum = async <L, Refused = never>(
   try {
     for (let attempt = 2; ; attempt++) {
       resolved.signal?.throwIfAborted();
-      // A single try has the time of its servers.
+      // A single try lasts as long as its servers may take.
       const end = waitMs > 0 && waitMs < Infinity ? deadline : undefined;
       const round = await tryOnce(store, name, resolved, { deadline: end, signal });
       if (round.grant) {

@@ -138,7 +138,7 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
       life.onClosed(
         server.context.executor.onReady(() => {
           server.connected();
-          // It may have lost its data: what is held is written there anew.
+          // The server may have lost its data: held leases are written there again.
           expiry.renewNow();
         }),
       );
@@ -269,7 +269,7 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
     this.#life.assertOpen();
     const saved = parseLease<object>("quorum-lock", text, () => true);
     const { leaseMs, renew, maxHoldMs, holder } = saved;
-    // A limit that is not in the text does not apply, whatever this object's own default is.
+    // A limit that is not in the text does not apply, even if this object has a default.
     const defaults = { ...this.#defaults, maxHoldMs: undefined };
     const resolved = resolve("options", { leaseMs, renew, maxHoldMs, holder }, acquireRules, defaults);
     this.#checkLength(resolved.leaseMs);

@@ -97,12 +97,12 @@ export class QuorumServer {
       },
       (reply, clock) => {
         if (reply.state === "granted") return { server, vote: "granted" };
-        // Nobody else knows the token, and this client has sent it once on this connection: another client leads to the server. Where
-        // run ids are known, the vote of that client has the error.
+        // No other caller has the token, and this client has sent it once on this connection. So another client leads to the same server. If
+        // run ids are known, that client's vote has the error.
         if (reply.state === "repeated" && this.#runId === undefined) throw this.#doubled([this]);
         if (reply.state === "held") return { server, vote: "held", holder: reply.by.holder, msLeft: reply.by.msLeft };
         if (reply.state === "abstained") return { server, vote: "abstained", msLeft: reply.msLeft };
-        // Our estimate of its clock was wrong: without one it refuses nothing as late.
+        // Our estimate of the server's clock was wrong. Without an estimate, the server refuses nothing as late.
         if (reply.state === "late") clock.reset();
         return { server, vote: "no-answer" };
       },
@@ -135,7 +135,7 @@ export class QuorumServer {
         (reply) => {
           if (reply.state === "taken")
             return { server, vote: "held", holder: reply.by.holder, msLeft: reply.by.msLeft };
-          // Another may have held it, and released it, before a refill after the end of ours.
+          // After our lease ended, another caller may have held and released the lock before this refill.
           if (reply.state === "refilled" && !mayRefill()) return { server, vote: "no-answer" };
           return { server, vote: reply.state === "gone" ? "free" : "granted" };
         },

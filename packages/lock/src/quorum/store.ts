@@ -107,7 +107,7 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
       },
     );
     this.outage.worked();
-    // Its rest on the others would only delay the next holder.
+    // Leftovers on the other servers would only delay the next holder.
     if (state !== "extended") this.cancel(request);
     return state;
   }

@@ -123,7 +123,7 @@ export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.H
     const { name } = request;
     const keys = this.#keysOf(name);
     const patience = { deadlineMs, withinMs: Infinity, signal };
-    // A look at the lease would not do: after a failover it may be a reader's again.
+    // Reading the lease is not enough: after a failover it may be a reader's again.
     const { value, missing } = await lookedUp(this.#context, durable, keys.leases, patience, (scope) =>
       scope.run(scripts.upgrade, keys, { record: recordOf(request) }),
     );

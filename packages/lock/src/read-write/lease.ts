@@ -80,7 +80,7 @@ export class ReadWriteLease extends Lease {
    */
   async tryUpgrade(): Promise<boolean> {
     this.assertHeld();
-    // Without a reply a downgrade may still be under way. Once one has a reply, an upgrade has a token that late copies leave alone.
+    // Without a reply, a downgrade may still be under way. After a reply, an upgrade has a token that late copies do not affect.
     if (this.#downgraded < this.#downgrades) await this.downgrade();
     const downgrades = this.#downgrades;
     this.#isUnsure = true;

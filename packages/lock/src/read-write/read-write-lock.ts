@@ -154,7 +154,7 @@ export class ReadWriteLock extends TypedEmitter<ReadWriteLockEvents> implements 
         ((mode === "read" || mode === "write") && typeof fencingToken === "string" && /^\d+$/.test(fencingToken)),
     );
     const { leaseMs, renew, maxHoldMs, holder, mode } = saved;
-    // A limit that is not in the text does not apply, whatever this object's own default is.
+    // A limit that is not in the text does not apply, even if this object has a default.
     const defaults = { ...this.#defaults, maxHoldMs: undefined };
     const resolved = { ...resolve("options", { leaseMs, renew, maxHoldMs, holder }, acquireRules, defaults), mode };
     return await this.#leaser.resume(saved, resolved, saved.fencingToken ?? "");

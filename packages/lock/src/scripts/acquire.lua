@@ -1,11 +1,11 @@
--- acquire.lua - takes the lock if it is free and nobody waits; else queues, on request.
+-- acquire.lua - takes the lock if it is free and there is no waiter; else queues, on request.
 --
 -- KEYS[1]  lease    string   who holds it: `token|holder`
 -- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and the call that handed it on
 -- KEYS[3]  queue    zset     token to ticket, in order of arrival
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  owner    string   the caller, as the lease names it: `token|holder`, a token of this acquire alone
--- ARGV[2]  terms    string   `leaseMs notAfter shared grantMs aliveMs maxWaiters inbox`, one text since each operand costs:
+-- ARGV[2]  terms    string   `leaseMs notAfter shared grantMs aliveMs maxWaiters inbox`, one text because each operand costs time:
 --                            time to live of the lease, ms; server epoch ms after which the caller has given up, 0
 --                            for none; and for a waiter: 1 on a Cluster, 0 on a single server, empty if not known
 --                            yet; first time to live if it is granted later; how long a waiter counts as alive without
@@ -54,7 +54,7 @@ local found = redis.call('GET', lease)
 local position = redis.call('ZRANK', queue, token)
 local notifier = newNotifier(shared)
 if not found then
-  -- The holder's lease ran out and others wait: they come first. If none of them can be notified, this call is granted.
+  -- The holder's lease ended and there are waiters, which come first. If none of them can be notified, this call is granted.
   if not grantNext(lease, fence, queue, waiters, notifier, '', { [token] = true }) then
     if position then
       redis.call('ZREM', queue, token)
@@ -91,7 +91,7 @@ if not position then
     position = position - #dead
   end
   local isFull = position >= tonumber(maxWaiters)
-  -- In this order: if all waiters in the queue were dead, dropping them first would remove the queue and its expiry.
+  -- Keep this order: if all waiters in the queue were dead, dropping them first would remove the queue and its expiry.
   if not isFull then redis.call('ZADD', queue, redis.call('HINCRBY', waiters, '#', 1), token) end
   if #dead > 0 then
     redis.call('ZREM', queue, unpack(dead))
@@ -99,7 +99,7 @@ if not position then
   end
   if isFull then return answer(3, found) end
 end
--- Also if it is in the queue already: this reply may have another end of the lease than the first one.
+-- Also if the caller is already in the queue: this reply may have another end of the lease than the first reply.
 local aliveUntil = string.format('%.0f', now + tonumber(aliveMs))
 redis.call('HSET', waiters, token, table.concat({ aliveUntil, watchedEnd(now, msLeft), grantMs, inbox, holder }, ' '))
 redis.call('PEXPIRE', queue, tonumber(aliveMs) + 1000)

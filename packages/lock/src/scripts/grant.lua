@@ -4,7 +4,7 @@
 -- Defines watchedEnd, ownerToken, grantNext, notifyNext, reserve
 --
 -- All inputs are parameters.
--- Usually the search ends within the first two.
+-- Usually the search ends within the first two waiters.
 local firstPage = 4
 local pageSize = 50
 local mostPages = 20
@@ -19,21 +19,21 @@ local function ownerToken(owner)
   return owner and string.match(owner, '^([^|]*)|')
 end
 
--- Frees the lock and grants it to the first living waiter that can be notified. `present` is a set of tokens that get the grant
--- by the reply of this call. `from` is the call that hands the lock on, kept with the fencing token: a release whose reply was
+-- Frees the lock and grants it to the first living waiter that can be notified. `present` is the set of tokens that receive the
+-- grant by the reply of this call. `from` is the call that hands the lock on, kept with the fencing token: a release whose reply was
 -- lost can be repeated. Returns the winner's token, or nil. The caller has checked the layout, and calls `notifier.flush()`
 -- after its last write.
 --
 -- A waiter whose inbox has no subscriber is skipped and keeps its place. A waiter that cannot be notified polls, and is granted
 -- the lock if its next heartbeat is soon. The search ends after mostUnreachable inboxes without a listener, or mostPages of the
--- queue; a waiter behind them finds the lock free at its next heartbeat.
+-- queue; a waiter after these finds the lock free at its next heartbeat.
 --
 -- The next waiter must send a heartbeat when the winner's lease ends. It is notified of that end only if its own heartbeat
--- would be too late: `watched`, in its record, is the end that was last sent to it.
+-- would be too late. `watched`, in its record, is the end that it last received.
 --
--- All reads come before the first write, and no key is used after a write that may have removed it: in a slot that is moving
--- the script would end there, with a part of its writes. The first write frees memory: it is allowed at maxmemory, and after it
--- all others are.
+-- All reads come before the first write, and no key is used after a write that may have removed it: in a slot that is moving,
+-- the script would end there, after a part of its writes. The first write frees memory: Redis allows it at maxmemory, and then all
+-- others.
 local function grantNext(lease, fence, queue, waiters, notifier, from, present)
   local candidates = redis.call('ZRANGE', queue, 0, firstPage - 1)
   if #candidates == 0 then
@@ -45,7 +45,7 @@ local function grantNext(lease, fence, queue, waiters, notifier, from, present)
   local token = nextFence(redis.call('GET', fence), micros)
 
   local winner, winnerMs, winnerHolder, leaseEnd
-  -- Those that leave the queue: the dead, and the winner.
+  -- The waiters that leave the queue: the dead ones, and the winner.
   local gone = {}
 
   local function parse(record)
@@ -121,11 +121,11 @@ local function notifyNext(queue, waiters, notifier, ending, now, leaving)
   end
 end
 
--- Leaves the lock taken for `kept.ms` more under the label `kept.holder`, with no token that could renew or release it, and stores
--- `kept.fence` for `kept.keptFor`. The first living waiter that can be notified looks again at that end, if it would look later.
+-- Keeps the lock taken for another `kept.ms` under the label `kept.holder`, without a token that could renew or release it, and
+-- stores `kept.fence` for `kept.keptFor`. The first living waiter that can be notified looks again at that end, if it would look later.
 local function reserve(lease, fence, queue, waiters, notifier, kept, now)
   notifyNext(queue, waiters, notifier, now + kept.ms, now, nil)
-  -- At maxmemory the writes after a write that needs no memory are allowed.
+  -- At maxmemory, Redis allows the writes after a write that needs no memory.
   redis.call('PEXPIRE', lease, kept.ms)
   redis.call('SET', lease, '|' .. kept.holder, 'PX', kept.ms)
   redis.call('SET', fence, kept.fence, 'PX', kept.keptFor)

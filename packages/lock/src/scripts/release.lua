@@ -5,7 +5,7 @@
 -- KEYS[3]  queue    zset     token to ticket, in order of arrival
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  owner    string   the caller, as the lease names it: `token|holder`
--- ARGV[2]  terms    string   `shared fencingToken op keepMs minHoldMs`: 1 on a Cluster, 0 on a single server, empty if not known yet; that of
+-- ARGV[2]  terms    string   `shared fencingToken op keepMs minHoldMs`: 1 on a Cluster, 0 on a single server, empty if not known yet; the token of
 --                            the lease to release, empty if only an acquire must be undone, `*` by force; the
 --                            same for all releases by one lease object, empty if no repeat must recognise its own work;
 --                            how long an unused name's token is kept, empty for the week since its grant; for how
@@ -13,7 +13,7 @@
 --
 -- Reply     1  released, now or by an earlier repeat of this call
 --           2  left the queue
---           3  the lease is gone, and nobody has held the lock since
+--           3  the lease is gone, and no caller has held the lock since
 --           0  not held by this token, nor queued; nothing changed
 --           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local lease = KEYS[1]
@@ -24,8 +24,8 @@ local owner = ARGV[1]
 local terms = ARGV[2]
 
 local found = redis.call('GET', lease)
--- The common case: there are no waiters, and the last two terms are empty: they end with two blanks. Our own lease has our own
--- layout, and no other call writes the fence meanwhile.
+-- The common case: there are no waiters, and the last two terms are empty: they end with two blanks. The layout is ours, because the
+-- lease is, and no other call writes the fence meanwhile.
 local isPlain = found == owner and string.sub(terms, -2) == '  ' and not string.find(terms, '*', 1, true)
 if isPlain and redis.call('EXISTS', queue) == 0 then
   redis.call('DEL', lease)
@@ -72,7 +72,7 @@ local rank = redis.call('ZRANK', queue, token)
 if rank then
   local notifier = newNotifier(shared)
   local msLeft = rank == 0 and redis.call('PTTL', lease) or -1
-  -- The first waiter watches the holder's lease: the one after it does so from now on.
+  -- The first waiter watches the holder's lease. From now on, the next waiter does.
   if msLeft ~= -1 then
     local now = readClock()
     notifyNext(queue, waiters, notifier, now + math.max(msLeft, 0), now, token)

@@ -6,7 +6,7 @@
 --
 -- Reply     {now, state, …}, a state for each lease:
 --            1  extended; or it lasts longer already; or it exists
---            0  nobody holds it
+--            0  it is free
 --            2  another holds it
 --            3  the key holds something else
 local leases = KEYS

@@ -184,7 +184,7 @@ const inflateSmall = async (bytes: Bytes): Promise<Buffer | undefined> => {
       return buffer;
     }
   } catch {
-    // An engine names what is wrong.
+    // The engine's error names the problem.
   }
   return undefined;
 };
@@ -213,7 +213,7 @@ async function* inflateMember(
       if (engine.destroyed && !engine.readableEnded) return;
       const unused = fed - engine.bytesWritten;
       bytes.take(block.length - unused);
-      // The engine leaves bytes unused only behind the end of the member, where at least the trailer follows.
+      // The engine leaves bytes unused only after the end of the member, where at least the trailer follows.
       if (unused > 0) return;
     }
   };

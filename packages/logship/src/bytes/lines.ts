@@ -312,7 +312,7 @@ export class LineCutter {
       if (fault) break;
       from = end;
     }
-    // Skipped lines at the end belong to the batch, too, so that they are not read again.
+    // Skipped lines at the end also belong to the batch, so that they are not read again.
     const until = fault ? (delivered.at(-1) ?? 0) : bytes.length;
     if (until > 0) {
       const passed = bytes.subarray(0, until);

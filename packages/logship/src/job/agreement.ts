@@ -85,7 +85,7 @@ export const agreementOf = async (
     whole = other;
   }
   const of = whole ?? held?.other;
-  // Not a copy of it. It may have been truncated since it was compared, so that is checked last.
+  // Not a copy of it. The other file may have been truncated since the comparison, so check that last.
   const isApart =
     !whole && of && !opened.isGzip && !(await opened.isWithin(of)) && (await hasContent(of, held!, signal));
   // The other file may have been truncated since this copy was opened. Then the copy is complete now.

@@ -311,7 +311,7 @@ export class LogJob extends Processor<JobEvents> {
     let isDone = false;
     let sum = 0;
     try {
-      // Results that a worker before has stored come first.
+      // Results that an earlier worker stored come first.
       if (seq > 0) await this.#commands.applyPending(signal);
       this.emit("file", { file: file.name, offset: position.offset, bytes: file.size });
       const reading = readingOf(

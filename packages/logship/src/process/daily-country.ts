@@ -55,11 +55,11 @@ const visitOf = (line: string): Visit | undefined => {
   const [, first, second] = hostsPattern.exec(line)?.map(firstOf) ?? [];
   const [, day = "", month = "", year = ""] = dayBeforeRequest.exec(line) ?? dayPattern.exec(line) ?? [];
   if (first === undefined || second === undefined) return undefined;
-  // A server that looks names up writes one in the place of the address.
+  // A server that resolves names writes a name instead of the address.
   const address = addressOf(first) ?? (portPattern.test(first) ? (addressOf(second) ?? second) : first);
   const [number, date] = [months.indexOf(month), new Date(0)];
   date.setUTCFullYear(Number(year), number, Number(day));
-  // A day that a month does not have would be one of the next.
+  // A day that the month does not have would become a day of the next month.
   if (address === "-" || number < 0 || date.getUTCMonth() !== number || day === "00") return undefined;
   return { address, day: `${year}-${String(number + 1).padStart(2, "0")}-${day}` };
 };

@@ -124,7 +124,7 @@ export class Results {
   }
 
   #fieldsOf(kind: Kind, name: string, field: string): Map<string, string | number> {
-    // Any other value would make the commit script fail half way.
+    // Any other value would make the commit script fail halfway.
     if (typeof field !== "string") throw new TypeError("Expected the field or member of a result to be a string");
     const names = this.#kinds[kind];
     let fields = names.get(name);

@@ -59,7 +59,7 @@ export const consumerCommands = (
         throw new LogshipError("KIT_LOGSHIP_DROPPED", `${named} was removed from the channel`);
       const before = epoch;
       epoch = undefined;
-      // This is another channel of the same name: the commits in the first one are gone. A further run may begin in this one.
+      // This is another channel with the same name: the commits in the first one are gone. Another run may start in this one.
       if (before !== undefined && before !== reply.epoch) throw reset();
       ({ epoch } = reply);
       await applyResults(signal);

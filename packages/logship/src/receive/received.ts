@@ -164,7 +164,7 @@ export class ReceivedFile {
     const taken = this.results.take();
     const what = taken.stored(mostFields);
     this.#lines = 0;
-    // After a failed commit the ones that wait for it fail, too: their positions are behind results that were not stored.
+    // After a failed commit, the commits that wait for it fail as well: their positions are after results that were not stored.
     const storing = this.#storing.then(async () => {
       const seq = ++this.#seq;
       try {
@@ -185,7 +185,7 @@ export class ReceivedFile {
       this.#lines += lines;
       throw error;
     } finally {
-      // A failure to apply is that of this call alone: the results are stored.
+      // A failure to apply is only this call's failure: the results are stored.
       await applying.catch(() => undefined);
       if (this.#storing === applying) this.#storing = Promise.resolve();
     }

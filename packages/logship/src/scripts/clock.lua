@@ -1,7 +1,7 @@
 -- clock.lua - the server's time.
 --
 -- Defines readClock, readMicros, nextFence
--- Numbers that begin with it are higher than those of anything that was deleted before.
+-- Numbers that start with it are higher than those of anything that was deleted before.
 local function readMicros()
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]

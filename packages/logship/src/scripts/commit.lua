@@ -27,7 +27,7 @@
 --           {0}  another shipper has this file
 --           {4}  there is no such file any more
 --           {2}  the reservation has ended, or a chunk is missing: write them again
---           {3}  the file does not end where these begin
+--           {3}  the file does not end where these start
 local channel = KEYS[1]
 local files = KEYS[2]
 local live = KEYS[3]

@@ -37,11 +37,11 @@ local events = ARGV[3]
 local layout = redis.call('HGET', channel, 'layout')
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was written by a newer version') end
 local current = redis.call('HGET', channel, 'epoch')
--- An empty epoch: the deletion has begun.
+-- An empty epoch: the deletion has started.
 if current and current ~= '' and current ~= epoch then return {} end
 failOnOtherType(chunks, free)
 redis.call('UNLINK', files, live, sources, done, leases, consumers, seen, positions)
--- No new channel of this name can begin until the last chunk is gone: its files would have the same ids.
+-- No new channel of this name can start until the last chunk is gone: its files would have the same ids.
 if layout then redis.call('HSET', channel, 'closed', 1, 'epoch', '') end
 local some = redis.call('HRANDFIELD', chunks, 200, 'WITHVALUES')
 for i = 1, #some, 2 do

@@ -40,7 +40,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', live, '(' .. after, '+inf', 'LIM
   local facts = redis.call('HMGET', files, id .. ':name', id .. ':state', id .. ':codec', id .. ':chunks', id .. ':text',
     id .. ':stored', id .. ':lines', id .. ':crc', id .. ':sha256', id .. ':freed', id .. ':from',
     id .. ':fault')
-  -- A consumer that joined after a part was freed begins behind that part.
+  -- A consumer that joined after a part was freed starts behind that part.
   local first = facts[11] and '0 ' .. facts[10] .. ' open ' .. facts[11] or ''
   reply[#reply + 1] = { id, facts[1], facts[2], facts[3], facts[4], facts[5], facts[6], facts[7], facts[8],
     facts[9] or '', redis.call('HGET', positions, id .. ' ' .. consumer) or first, facts[12] or '' }

@@ -1,4 +1,4 @@
--- open.lua - begins or goes on with shipping a source; an earlier shipper of it is fenced off.
+-- open.lua - starts or goes on with shipping a source; an earlier shipper of it is fenced off.
 --
 -- KEYS[1]   channel       hash   the record of the channel
 -- KEYS[2]   files         hash   `<id>:<fact>` of each file

@@ -10,7 +10,7 @@
 -- ARGV[4]  events    string   Pub/Sub channel for hints
 -- ARGV[5]  seq       integer  number of this commit; 0: nothing to commit
 -- ARGV[6]  position  string   the new one
--- ARGV[7]  prefix    string   length and hash of the beginning of the text that is counted, and its end; empty: as before
+-- ARGV[7]  prefix    string   length and hash of the start of the text that is counted, and its end; empty: as before
 -- ARGV[8]  lines     integer  lines processed by this commit
 -- ARGV[9]  doneStamp string   stamp of the file, all of which is processed; empty: it goes on
 -- ARGV[10] results   string   JSON: kind, number of its key, field, value of each

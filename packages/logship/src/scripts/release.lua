@@ -43,7 +43,7 @@ local function releaseChunks(channel, files, sources, done, chunks, consumers, p
   end
   if last > freed then
     redis.call('HSET', files, file .. ':freed', last)
-    -- The position of the slowest consumer is behind a line, so a new one can begin there.
+    -- The position of the slowest consumer is behind a line, so a new one can start there.
     if from then redis.call('HSET', files, file .. ':from', from) end
     redis.call('HSET', channel, 'trimmed', 1)
   end

@@ -98,7 +98,7 @@ const sourceLike = async (
     [bytes, opened.read(0)],
   ] as const) {
     const { twin, hasMore, held, crcs, end } = await twinOf(file, text, known, signal);
-    // A log's file begins with what a former one had, as a header, more often than a former one grows in another inode.
+    // A log file often starts with a former file's text, such as a header. A former file rarely grows in another inode.
     const isNext = twin?.isDone && (hasMore ? log !== undefined : log === "live");
     if (twin?.isDone && hasMore && !isNext) throw changedError(file.name);
     if (twin && !isNext) {

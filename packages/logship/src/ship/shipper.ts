@@ -226,7 +226,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     const { signal, unlink } = this.#connection.link(ended);
     const { codec } = this.#resolved;
     let isFurther = false;
-    // Those after one that the channel knows belong to the log, whatever the clocks say.
+    // Files after a known file of the channel belong to the log, even if the clocks disagree.
     let isBehind = false;
     try {
       for await (const { file, opened, isLive, endsAt, read } of followLog(log, signal)) {

@@ -83,7 +83,7 @@ const uploadOf = (source: Source, how: Shipping, events: TransferEvents): Upload
 /** Reads a source from its start, compares the committed part, and ships the rest. */
 const shipRest = async (source: Source, upload: Upload, { settings, signal }: Shipping): Promise<ShippedFile> => {
   const { name } = source;
-  // A file keeps the codec with which it was begun, whatever the options are now.
+  // A file keeps the codec that it started with, even if the options have changed.
   const { codec } = upload.opened;
   if ((codec === "member") !== (source.codec === "member")) throw changedError(name);
   const hash = createHash("sha256");
@@ -142,7 +142,7 @@ const refusedFor =
 /** The reason to end the file at its current position, so that it holds up no later files. Undefined if another call can continue it. */
 const faultOf = ({ isNameless }: Source, { onBadData }: ResolvedShipper, error: unknown): string | undefined => {
   if (onBadData === "quarantine" && isAboutContent(error)) return error.code;
-  // No other call can have the identity that was generated for it.
+  // No other call can have this generated identity.
   return isNameless ? "KIT_LOGSHIP_INTERRUPTED" : undefined;
 };
 

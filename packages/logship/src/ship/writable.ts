@@ -9,7 +9,7 @@ export const writableTo = (
 ): Writable => {
   const controller = new AbortController();
   const source = new PassThrough();
-  // Where nobody reads it any more, its error would be an uncaught one.
+  // If nothing reads the stream any more, its error would be uncaught.
   source.on("error", () => undefined);
   const sent = send(source, controller.signal);
   const stream = new Writable({

@@ -110,7 +110,7 @@ export const addRules = {
   id: custom(ownId),
   unique: custom(uniqueOption),
   delayMs: milliseconds(0, longestWaitMs),
-  // An invalid Date has NaN.
+  // The time of an invalid Date is NaN.
   dueAt: custom((name, at: number | Date) => msOption(name, at instanceof Date ? at.getTime() : at, 0, latestDue)),
   priority,
   group: custom(encodedGroup),

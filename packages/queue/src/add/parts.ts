@@ -22,7 +22,7 @@ export const keepParts = (
   defaults: AddDefaults,
 ): void => {
   const parts: QueueParts = { commands, settings, defaults, producers: [] };
-  // A function, so that nothing that prints or walks through an object comes to the client and its password.
+  // This is a function, so that code that prints or walks through an object does not reach the client and its password.
   Object.defineProperty(queue, key, { value: () => parts });
 };
 

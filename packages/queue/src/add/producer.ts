@@ -250,7 +250,7 @@ export class Producer {
  */
 const unknownOutcome = (item: Item, cause?: unknown, reason = ""): KitUnknownOutcomeError =>
   new KitUnknownOutcomeError(
-    // Whose replicas have not confirmed it, or whose reply is lost.
+    // The replicas have not confirmed it, or the reply is lost.
     cause instanceof KitUnknownOutcomeError
       ? cause.message
       : `The reply was lost${reason}: the job may or may not have been added`,

@@ -207,7 +207,7 @@ class Adoption {
     const slice = { token: this.#token, target: this.#head, number: this.#number + 1 };
     const items = await this.#from.hold(slice, kind, start, entries, next);
     if (items.length === 0) {
-      // Workers were faster, or another adoption of this queue is.
+      // Workers were faster, or another adoption of this queue is running.
       await this.#goOn(await this.#from.look());
       return false;
     }

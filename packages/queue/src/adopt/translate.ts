@@ -115,7 +115,7 @@ export const adoptedJob = ({ kind, score, id }: Item, job: StoredBullJob): Adopt
   const head = headOf(job.name, policy, rank, false, undefined, unique ? [keyWordOf(unique)] : []);
   // Twelve bits below the instant are for the order of jobs that are due together.
   const due = kind === "delayed" ? planned("due", Math.floor(Number(score) / 4_096)) : "";
-  // Without the word that replaces a job of the key: that one is newer.
+  // Without the word that replaces a job of the key: the job in the new queue is newer.
   const key = unique ? uniqueWords({ ...unique, mode: "keepFirst" }) : planned("answer");
   const stamp = number(job.timestamp, 0, 8.64e15).toString(36);
   return {
@@ -159,8 +159,8 @@ export const adoptedSchedule = async (
     const left = limit ? Number(limit) - Number(repeat["count"] ?? facts["ic"]) : undefined;
     const endAt = end ? Number(end) : undefined;
     const at = Number(score);
-    // Until version 5.58 jobs with an offset run that long after the instant in their ids, by a clock that is read twice. Later ones keep
-    // the offset of an earlier one, and do not heed it.
+    // Until version 5.58, jobs with an offset run that long after the instant in their ids, and BullMQ reads the clock twice. Later versions keep
+    // the offset of an earlier version, and ignore it.
     const offset = Number(repeat["offset"]);
     const startAt = offset > 0 && Number(timestamp) + Number(delay) >= at + offset / 2 ? at + offset : at;
     if ((left !== undefined && left <= 0) || (endAt !== undefined && endAt < startAt)) return { schedule: undefined };
@@ -171,7 +171,7 @@ export const adoptedSchedule = async (
       ...{ startAt, endAt, count: left },
       options: { ...retriesOf(options, 0), priority: priorityOf(options.priority) },
     };
-    // As `upsert` does it later: then the next job has moved already.
+    // `upsert` would check this only later, after the next job has moved.
     const { after } = await wantedOf(id, resolve("schedule", schedule, scheduleRules), queueSettings({}));
     const first = after(0) ?? at;
     if (!every && first !== at)

@@ -36,7 +36,7 @@ export const gather = (size: number, waitMs: number, run: Gathering): ((job: Job
     new Promise((settle, fail) => {
       const member = { job, settle, fail };
       const { signal, closing } = job;
-      // The caller's handler may have done something else before.
+      // The caller's handler may have done something before this call.
       const over = [signal, closing].find(({ aborted }) => aborted);
       if (over) {
         fail(over.reason);

@@ -7,7 +7,7 @@
 -- ARGV[3]  count     integer  how many to read, at most 100; fewer if they have more than 1 MiB
 --
 -- Reply     {open, next, child, …}  how many children are open, as text; how many to skip for the next page, or -1 at the end; each child
---           as id, tab, name, tab, outcome: as `outcomes.ts` has it, `open`, or `lost`: it is stored no more, and did not count
+--           as id, tab, name, tab, outcome: as `outcomes.ts` has it, `open`, or `lost`: it is no longer stored, and did not count
 local jobs = KEYS[1]
 local families = KEYS[2]
 local id = ARGV[1]

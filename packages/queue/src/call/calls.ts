@@ -118,7 +118,7 @@ export class Calls {
       } catch (error) {
         const isOver = this.#commands.life.isClosed || executor.isEnded || deadline.remainingMs <= 1;
         const isUnknown = error instanceof KitUnknownOutcomeError;
-        // The queue may be full when the job of an earlier try may have been added.
+        // The queue may be full although an earlier try may have added the job.
         if (!isUnknown && (op === undefined || !(KitError.is(error) && error.retryable))) throw error;
         if (isUnknown) ({ op } = error);
         if (isOver)
@@ -150,7 +150,7 @@ export class Calls {
     const { inbox, executor } = this.#commands.context;
     inbox.start();
     if (this.#stopListening) return;
-    // A client that its owner has ended receives nothing.
+    // After its owner ended it, a client receives nothing.
     const stopDrops = executor.onDrop(() => {
       if (executor.isEnded) this.#rejectAll(new KitClosedError("The client"));
     });

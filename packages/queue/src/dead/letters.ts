@@ -44,7 +44,7 @@ export const readLetters = async (
 
 const compare = (a: string, b: string): number => Buffer.compare(Buffer.from(a), Buffer.from(b));
 
-/** Moves or drops the letters with these ids, or without ids all current ones. Resolves with their number. */
+/** Moves or drops the letters with these ids. Without ids, it does so with all current letters. Resolves with their number. */
 export const moveLetters = async (
   commands: QueueCommands,
   verb: "redrive" | "drop",
@@ -52,7 +52,7 @@ export const moveLetters = async (
   spreadMs: number = 0,
 ): Promise<number> => {
   let total = 0;
-  // Without ids, those that were dead at the first call: with jobs that die again this might never end.
+  // Without ids, only jobs that were dead at the first call: otherwise, jobs that die again could keep this running forever.
   for (let start = 0, begun = ""; ; start += maxRedriven) {
     const some = ids?.slice(start, start + maxRedriven).join("\n");
     if (some === "") return total;

@@ -315,7 +315,7 @@ const hasJobs = async ({ redis, prefix }: CommandCall, queue: string, name: stri
     "active",
   ] as const;
   const pages = await Promise.all(states.map((state) => listJobs(redis, { queue, prefix }, { state, name, count: 1 })));
-  // A page without jobs that has a next one leaves it open.
+  // A page without jobs, but with a next page, does not show whether there are any.
   return pages.some(({ jobs, next }) => jobs.length > 0 || next !== undefined);
 };
 

@@ -83,7 +83,7 @@ const contentsOf = (line: string): readonly Content[] => {
     case "cancelled":
       return [{ type, id, name: decodeURIComponent(first) }];
     case "failed": {
-      // The verdict of `step.lua`, and the record of the job.
+      // The outcome word of `step.lua`, and the record of the job.
       const { attempts, error } = parseRecord(record.join("\t"));
       const retryInMs = Number(second);
       if (first === "hold" || first === "halt" || first === "snooze")

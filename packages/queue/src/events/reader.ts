@@ -162,7 +162,7 @@ export class QueueEventReader
   async #failed(reason: unknown, failures: number): Promise<readonly QueueEvent[]> {
     this.#stream.drop();
     if (this.#isEnded) return [];
-    // Nobody connects a client again that its owner ended.
+    // kit does not reconnect a client that its owner ended.
     if (this.#life.context.executor.isEnded) throw new KitClosedError("The client of the queue");
     this.#outage.failed("reading", asKitError(reason, "Reading events"));
     await pause(backoffMs(failures + 1, 50, 2_000), this.#life.signal).catch(() => undefined);
@@ -177,7 +177,7 @@ export class QueueEventReader
     const events: QueueEvent[] = [];
     const tellGap = (): void => void events.push(placed({ type: "gap" }, { entry: after, line: 0, nth: 0 }));
     if (last !== undefined && isBefore(last, after)) {
-      // It is another stream, and all of it is new.
+      // This is another stream, and all of it is new.
       tellGap();
       this.#rest = undefined;
       this.#isAnchored = false;
@@ -197,7 +197,7 @@ export class QueueEventReader
       events.push(...entries.flatMap((entry) => eventsOf(entry)));
     }
     this.#outage.worked("reading");
-    // A gap that two signs announce is one.
+    // Two signs of the same gap announce it once.
     return events.filter(({ type }) => {
       const isAgain = type === "gap" && this.#hasToldGap;
       this.#hasToldGap = type === "gap";

@@ -74,7 +74,7 @@ export class EventStream {
     const waitMs = Math.ceil(Math.min(longestWaitMs, Math.max(1, this.#renewAt - performance.now())));
     const { events } = this.#keys;
     const wait = ["COUNT", String(pageSize), "BLOCK", String(waitMs), "STREAMS", events, after];
-    // Both are sent in one turn of the event loop, so the second runs right behind the first.
+    // Both are sent in one turn of the event loop, so the second runs directly after the first.
     const [found, former] = await Promise.all([
       this.#call("XREAD", wait, waitMs + graceMs),
       this.#call("XRANGE", [events, after, after], waitMs + graceMs),

@@ -203,7 +203,7 @@ export class FlowPlan {
   }
 
   #addBelow(id: string, children: readonly AnyEdge[], path: readonly AnyNode[]): readonly PlannedJob[] {
-    // Not `map`, which skips what is missing.
+    // Not `map`, which skips holes of the array.
     return Array.from(children, (child, index) => {
       const { job, letter } = edgeOf(child);
       const planned = this.#visit(job, path);

@@ -37,7 +37,7 @@ export const parkJob = async (
     } catch (reason) {
       const error = asKitError(reason, "Adding the children of a job");
       if (!error.retryable && !isUnknown(error)) throw error;
-      // As for the end of any job: a lease that lapses meanwhile decides nothing.
+      // As at the end of any job, a lease that expires meanwhile decides nothing.
       job.isRepeat = true;
       await commands.failed("parking", "Adding the children of a job", error, attempt);
     }

@@ -65,7 +65,7 @@ class JobHistory implements History, Recorder {
         await commands.run(keep, { ...bounds, ended: some });
         commands.outage.worked("recording");
       } catch (error) {
-        // The jobs end all the same: running them again would be worse.
+        // The jobs end anyway: running them again would be worse.
         return commands.outage.failed("recording", asKitError(error, "Recording ended jobs"));
       }
     }

@@ -172,7 +172,7 @@ export const parseBlob = (blob: Buffer): StoredJob => {
   const line = blob.toString("latin1", 0, end);
   const space = line.indexOf(" ");
   if (end < 0 || space < 0) throw new Error("The stored job is damaged");
-  // Its own in each job, so it is no part of the header that jobs share.
+  // Each job has its own, so it is not part of the header that jobs share.
   const head = line.slice(space + 1);
   const [word = "", traceparent] = head.includes(traceStart) ? (traceWord.exec(head) ?? []) : [];
   return {

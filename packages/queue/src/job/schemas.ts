@@ -32,7 +32,7 @@ const checkedOf = (verdict: Verdict): Checked =>
 /** @throws the schema's own error. */
 export const check = (schema: StandardSchema, value: unknown): Checked | Promise<Checked> => {
   const verdict = schema["~standard"].validate(value);
-  // Some libraries return a promise of their own kind.
+  // Some libraries return their own kind of promise.
   return isThenable(verdict) ? Promise.resolve(verdict).then(checkedOf) : checkedOf(verdict);
 };
 

@@ -96,7 +96,7 @@ const cancelFound = async (
 ): Promise<Awaited<ReturnType<typeof cancel.run>>["outcome"]> => {
   const to = callerOf(blob, prefix);
   const keys = { ...queueKeys, replies: to ? [repliesKey(head, to.caller)] : [] };
-  // A made id is never used again.
+  // A generated id is never used again.
   const [header = ""] = isMade(id) ? [] : blob.toString("latin1").split("\n", 1);
   for (let cursor = "0"; ;) {
     const args = {

@@ -73,7 +73,7 @@ export const editJob = async (
       if (state === "none") return state;
       const digest = createHash("sha1").update(blob).digest("hex");
       const outcome = await edit.run(context, keys, { id, digest, blob: await editedBlob(blob, wanted, rules) });
-      // Otherwise somebody else has edited it.
+      // Otherwise, another caller has edited it.
       if (outcome !== "changed") return outcome;
     }
   });

@@ -205,7 +205,7 @@ const changeLimits = async (
   const { keys } = checkedAddress(address);
   let reply;
   do {
-    // By the server's clock, so that a repeat of this change does not undo a later change.
+    // Uses the server's clock, so that a repeat of this change does not undo a later change.
     const askedAt = await limit.run(redis, keys, { ...asBefore, askedAt: "" });
     reply = await limit.run(redis, keys, { ...asBefore, ...change, askedAt });
   } while (reply === "late");

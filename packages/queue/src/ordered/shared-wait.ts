@@ -175,7 +175,7 @@ export class SharedWait implements Wakeups {
   #fail(error: unknown): void {
     this.#disconnect();
     if (isReplyError(error) && lasting.test(replyOf(error.message))) this.#isRefused = true;
-    // If it is refused, they look for work, and then each waits on its own connection.
+    // If the pop is rejected, the queues look for work, and then each waits on its own connection.
     for (const { wake, fail } of [...this.#sleepers])
       if (this.#isRefused) wake(undefined);
       else fail(error);

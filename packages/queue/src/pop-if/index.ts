@@ -95,7 +95,7 @@ export const loadPopIf = async (redis: RedisLike, options: PopIfOptions = {}): P
   const { deadlineMs, signal: ended } = resolve("options", options, popIfRules);
   const call = reading("FUNCTION LOAD", Deadline.in(deadlineMs), ended);
   await withContext(redis, async ({ client, executor }) => {
-    // Before that the client of a Cluster has no list of masters.
+    // Before that, a Cluster client has no list of masters.
     await executor.ready(call);
     const load = async (node: Node): Promise<unknown> =>
       await node.call("FUNCTION", "LOAD", "REPLACE", popIfLibrary).catch((error: unknown) => {

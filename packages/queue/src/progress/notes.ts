@@ -24,7 +24,7 @@ class Batch {
   });
 
   constructor() {
-    // A handler need not wait for its notes.
+    // A handler does not need to wait for its notes.
     this.written.catch(() => undefined);
   }
 }

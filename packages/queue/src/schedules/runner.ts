@@ -115,7 +115,7 @@ export class Runner {
       const record = recordOf(id, field);
       const skips = timingOf(id, record).overlap === "skip";
       if (isBusy && skips) return undefined;
-      // A second one within a millisecond.
+      // A second run on demand within the same millisecond.
       const run = Math.max(now, Number(record.last || 0) + 1);
       const next = at === "inf" ? Infinity : Number(at);
       const plan = lineOf({

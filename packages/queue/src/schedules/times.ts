@@ -36,10 +36,10 @@ const cronAfter = async (cron: string, timezone: string, startAt: number): Promi
     return Date.UTC(year, month, day, hour, minute, second);
   };
   const firstShown = (time: number): number => {
-    // By the offset of the day before, which gives the first of two instants.
+    // The offset of the day before gives the first of two instants.
     const usual = 2 * time - dayMs - shownAt(time - dayMs);
     if (shownAt(usual) === time) return usual;
-    // The offset has changed since, and from now on the clock shows no time twice: seek the last second at which it shows an earlier one.
+    // The offset has changed since then, and the clock no longer shows any time twice. Find the last second at which it shows an earlier time.
     let earlier = usual - 2 * dayMs;
     for (let step = 2 ** 18 * 1_000; step >= 1_000; step /= 2) if (shownAt(earlier + step) < time) earlier += step;
     return earlier + 1_000;

@@ -73,7 +73,7 @@ export const addSlices = async (
   try {
     for (const slice of slicesOf(jobs, stamp)) {
       const { others, isTaken } = await commands.run(stageFlow, { token, number: total++, root, slice });
-      // One of these flows may be this one, from a call whose client died.
+      // This flow may be among them, started by a call whose client died.
       if (total === 1) await finish(context, keys, others);
       if (isTaken) return false;
     }

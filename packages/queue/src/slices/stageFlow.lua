@@ -1,5 +1,5 @@
 -- stageFlow.lua - keeps a slice of a flow until all of its slices are there; see `startFlow.lua`.
--- A call that arrives again changes nothing.
+-- A repeated call changes nothing.
 --
 -- KEYS[1]  jobs    hash     id to header and payload
 -- KEYS[2]  staged  hash     slices of flows, see `startFlow.lua`

@@ -1,18 +1,18 @@
 -- startFlow.lua - moves a slice of a flow into the queue.
--- The first slice starts the flow. From then on `staged` names the flow until its last slice has moved, and does not expire. Each slice
--- moves once: a call that arrives again, or has another number, changes nothing.
+-- The first slice starts the flow. From then until its last slice has moved, `staged` names the flow and does not expire. Each slice
+-- moves once: a repeated call, or a call with another number, changes nothing.
 --
 -- KEYS[1]  jobs         hash     id to header and payload
 -- KEYS[2]  waiting      list     ids of ready jobs of priority 0
 -- KEYS[3]  prioritised  zset     ids of the other ready jobs
 -- KEYS[4]  delayed      zset     entry to the instant at which it is due, ms
 -- KEYS[5]  wake         zset     markers that wake workers
--- KEYS[6]  limits       hash     what keeps jobs from beginning; `listened`
--- KEYS[7]  events       stream   what happened, for those who listen
+-- KEYS[6]  limits       hash     what keeps jobs from starting; `listened`
+-- KEYS[7]  events       stream   recorded events
 -- KEYS[8]  families     hash     the open and ended children of each parent, see `flow.lua`
 -- KEYS[9]  grouped      zset     ready jobs that have a group, see `groups.lua`
 -- KEYS[10] turns        zset     groups in the order of their turns
--- KEYS[11] held         zset     group and id of the jobs that have a place of their group
+-- KEYS[11] held         zset     group and id of each job that has one of its group's places
 -- KEYS[12] groups       hash     settings of groups
 -- KEYS[13] staged       hash     token, tab, number to a slice; token to the number of the next slice and of all, once the flow has started;
 --                                the empty name to the tokens of these flows
@@ -67,7 +67,7 @@ for _, job in ipairs(list) do
   isOurs[job.id] = true
 end
 local stamp = string.match(list[1].blob, '^%S+')
--- A parent of an earlier slice may have been deleted: nothing counts for it. A new job of its id has another stamp.
+-- A parent of an earlier slice may have been deleted. Then nothing counts for it: a new job with its id has another stamp.
 local function isParent(id)
   if isOurs[id] == nil then isOurs[id] = string.match(redis.call('HGET', jobs, id) or '', '^%S+') == stamp end
   return isOurs[id]
@@ -79,7 +79,7 @@ storeJobs(jobs, waiting, prioritised, delayed, wake, families, groups, list, now
 if next == 0 then
   unfinished = unfinished .. (unfinished == '' and '' or ' ') .. token
   redis.call('HSET', staged, '', unfinished)
-  -- A hundred years: PERSIST would be a further permission.
+  -- A hundred years: PERSIST would need one more permission.
   redis.call('PEXPIRE', staged, 3153600000000)
 end
 turnGroups(wake)

@@ -213,7 +213,7 @@ export class QueueCommands {
     }: { deadlineMs?: number; executor?: ClientContext["executor"] } = {},
   ): Promise<scripts.StepReply> {
     const replies = callers.map((caller) => this.#repliesOf(caller));
-    // A copy of all keys by `...` takes 4 µs, a tenth of a step.
+    // A copy of all keys with `...` takes 4 µs, a tenth of a step.
     const keys: StepKeys = Object.assign(Object.create(this.keys) as QueueKeys, {
       taken: this.#takenBy(request.takeId),
       replies,

@@ -167,7 +167,7 @@ export const queueRules = {
   maxPending: integer(1, undefined, 10_000),
   allowEviction: boolean(false),
   deadLetters: custom(
-    // The form that scripts read: `maxCount maxAgeMs maxBytes`.
+    // Scripts read this form: `maxCount maxAgeMs maxBytes`.
     (name, bounds: DeadLetterBounds) => boundsText(resolve(name, bounds, deadLetterRules, undefined, `${name}.`)),
     boundsText(defaultsOf(deadLetterRules)),
   ),

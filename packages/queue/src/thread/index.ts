@@ -85,7 +85,7 @@ class HeartbeatThread {
   constructor(source: string) {
     const { port1, port2 } = new MessageChannel();
     this.#port = port1;
-    // Without a listener it keeps no process alive. Messages are fetched.
+    // Without a listener, the port does not keep the process alive. Messages are fetched instead.
     port1.unref();
     this.#turned();
     const here = typeof __filename === "string" ? __filename : import.meta.url;

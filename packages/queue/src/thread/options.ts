@@ -36,7 +36,7 @@ const copied = (options: object): object =>
         try {
           if (name !== "sentinels" || !value) return [name, structuredClone(value)];
         } catch {
-          // Named below.
+          // The error below names the option.
         }
         throw new TypeError(`A thread cannot use the client's \`${name}\`. Set \`heartbeat\` to "loop"`);
       }),

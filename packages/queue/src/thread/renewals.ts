@@ -47,7 +47,7 @@ export const renewals = (load: (id: string) => unknown): void => {
       enableReadyCheck: false,
       lazyConnect: false,
       retryStrategy: (attempt: number) => Math.min(50 * attempt, 1_000),
-      // A server that became a replica: the master is found by connecting again.
+      // The server became a replica: a new connection finds the master.
       reconnectOnError: (error: Error) => error.message.startsWith("READONLY"),
     };
     const { redisOptions } = options as { readonly redisOptions?: object };
@@ -70,7 +70,7 @@ export const renewals = (load: (id: string) => unknown): void => {
     const worker = workers.get(number);
     if (!worker) return;
     workers.delete(number);
-    // The main loop gives it no more workers after that.
+    // After that, the main loop gives the thread no more workers.
     if (workers.size === 0) process.exit();
     if (--worker.client.users > 0) return;
     clients.delete(worker.client.key);

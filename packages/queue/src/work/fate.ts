@@ -141,7 +141,7 @@ export class Fates {
   /** The server has ended it, or has refused because it took the lease back. */
   ended({ job, verdict, error, isSnoozed, isExpired }: Ending, isAccepted: boolean): void {
     if (!isAccepted) {
-      // Even if its end was sent before: that call did not arrive.
+      // Even if the job's end was sent before: that call did not arrive.
       job.isRepeat = false;
       this.lost(job);
     } else if (isExpired) this.#host.expired(job);

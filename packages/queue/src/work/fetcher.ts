@@ -89,7 +89,7 @@ export class Fetcher {
       lost: (job, isCancelled) => (isCancelled ? host.cancelled(job) : host.lost(job)),
       cutOff: (job) => {
         if (job.state === "held") void this.handBack([job]);
-        // The reply to its end decides.
+        // The reply to the job's end decides.
         else if (job.state !== "ending") host.lost(job);
       },
     });
@@ -230,7 +230,7 @@ export class Fetcher {
   #request({ count, sure }: Demand, isWoken: boolean): StepRequest {
     const startsWork = count > 0 && this.leases.jobs.length === 0;
     const flags = this.#maintenance.flags(isWoken, this.isWaiting, startsWork, this.#commands.isClockKnown);
-    // If the take cannot be recorded, the server would not recognise a repeat. The step behind a wait may run much later, or never.
+    // If the take cannot be recorded, the server would not recognise a repeat. The step after a wait may run much later, or never.
     const mayCount = this.#takes.hasFree && !(isWoken && this.#maintenance.completed > 0);
     const maintenance = mayCount ? this.#maintenance.take(!this.#isTaking) : "";
     const { leaseMs } = this.#settings;
@@ -260,7 +260,7 @@ export class Fetcher {
       this.#failures = 0;
       this.#receipt.confirm(endings, outcome);
       this.#receive(outcome, request, sentAt, undefined);
-      // Only now, as the last leases may have ended. While there is work, no wait shows that connections are there again.
+      // Only now, because the last leases may have ended. While there is work, no wait shows that connections work again.
       if (!this.#receipt.isDrained) this.#commands.outage.connected("waiting");
       this.#commands.outage.worked("taking");
     }

@@ -103,7 +103,7 @@ export class Receipt {
   ): readonly TakenJob[] {
     const takenAt = Math.floor(reply.nowMicros / 1_000);
     const isWoken = hasFlag(request.flags, "woken");
-    // The step behind a wait ran at an unknown instant since it was sent. If a reconnect discarded the bounds of the server's clock, its
+    // The step after a wait ran at an unknown instant after it was sent. If a reconnect discarded the bounds of the server's clock, its
     // time gives none.
     const isTimed = !isWoken || this.#commands.isClockKnown;
     if (reply.nowMicros > 0) {

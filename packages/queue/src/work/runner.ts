@@ -22,7 +22,7 @@ const anyName = "*";
  */
 export const handlerOf = (handlers: unknown, schemas: SchemaMap): HandlerOf => {
   const own = isPlain(handlers) ? Object.entries(handlers) : [];
-  // The methods of a class, and the entries of a Map, are no properties of the object: their jobs would have no handler.
+  // Methods of a class and entries of a Map are not properties of the object: their jobs would have no handler.
   if (own.length === 0)
     throw new TypeError(
       "Expected `handlers` to be a plain object with at least one function, such as { email: (job) => mailer.email(job) }",
@@ -104,7 +104,7 @@ export class Runner {
 
   #run(job: TakenJob): void {
     const now = performance.now();
-    // This process was paused: another one may have the job by now.
+    // This process was paused: another process may have the job by now.
     if (this.#fates.isOver(job)) return;
     let isReadable = !job.isDamaged;
     try {
@@ -163,7 +163,7 @@ export class Runner {
   }
 
   #onTimeout(job: TakenJob, timeoutMs: number): void {
-    // One that has to stop anyway goes back when its handler has ended, not before. One that was cut off may still be leased.
+    // A job that must stop anyway goes back only when its handler has ended. A job that was cut off may still be leased.
     const { stopReason } = job;
     if (job.state !== "running" || (stopReason && !(stopReason instanceof JobLeaseLostError))) return;
     const error = new JobTimeoutError(job.name, timeoutMs);

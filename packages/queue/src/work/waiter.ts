@@ -62,7 +62,7 @@ export class Waiter {
       woken = waking
         ? await this.#stepAfter(waking, request)
         : await this.#waitOn(await this.#checkOut(signal), request);
-      // The step may succeed though the pop is refused. Without a pause this would be a busy loop.
+      // The step may succeed although the pop is rejected. Without a pause, this would be a busy loop.
       if (woken.refusal && woken.reply.entries.length === 0) throw serverError(woken.refusal, "BZPOPMIN");
       this.#failures = 0;
       this.#commands.outage.worked("waiting");

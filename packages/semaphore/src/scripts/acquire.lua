@@ -1,14 +1,14 @@
--- acquire.lua - takes a permit if there is room and nobody waits for it; else queues, on request.
+-- acquire.lua - takes a permit if there is room and no waiter; else queues, on request.
 --
 -- KEYS[1]  permits  zset     permit record to the instant at which it ends, in epoch ms; counts below 0, rows by tenant at 0
 -- KEYS[2]  meta     hash     layout and limits
 -- KEYS[3]  queue    zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
--- KEYS[4]  ready    zset     tenant to the score of its first waiter, where that has room in its tenant
+-- KEYS[4]  ready    zset     tenant to the score of its first waiter, if the tenant has room for it
 -- KEYS[5]  waiters  hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
 -- ARGV[1]  permitRecord  string   the request: `token|weight|tenant|holder`, a token of this acquire alone
 -- ARGV[2]  terms    string   `leaseMs notAfter permits perTenant shared priority grantMs aliveMs maxWaiters inbox`, one text
---                            since each operand costs: length of the lease, ms; server epoch ms after which nobody waits
---                            for the answer, 0 for none; the limits that the caller was made with, the second empty
+--                            because each operand costs time: length of the lease, ms; server epoch ms after which the
+--                            caller no longer waits for the answer, 0 for none; the caller's own limits, the second empty
 --                            without tenants; and for a waiter: 1 on a Cluster, 0 on a single server, empty if not
 --                            known yet; its priority, lower is sooner; first length if it is granted later; how
 --                            long a waiter counts as alive without a heartbeat; how many may queue; channel to be
@@ -39,7 +39,7 @@ if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
 
 -- The common case: there is room and no waiter. The seven days are the metaMs of grant.lua.
 local layout, limit, perTenant = unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant'))
--- A value that is not a number was written by hand, and is refused below.
+-- Someone else wrote a value that is not a number: it is rejected below.
 local function digits(text) return #text < 16 and string.match(text, '^%d+$') and tonumber(text) end
 local most, mostPerTenant = digits(limit or ''), digits(perTenant or '0')
 if layout == '1' and most and mostPerTenant and redis.call('EXISTS', queue) == 0 then
@@ -50,7 +50,7 @@ if layout == '1' and most and mostPerTenant and redis.call('EXISTS', queue) == 0
     beyond, own = -(beyond or 0), -(own or 0)
   end
   local isRoomy = held + beyond + weight <= most and (not perTenant or tenant == '' or own + weight <= mostPerTenant)
-  -- One call in sixteen, by the microseconds, looks for ended permits, which are dropped below.
+  -- One call in sixteen, chosen by the microseconds, looks for ended permits, which are dropped below.
   local isSweeping = held > 0 and time[2] % 16 == 0 and #redis.call('ZRANGEBYSCORE', permits, '(0', now, 'LIMIT', 0, 1) > 0
   if isRoomy and not isSweeping then
     local rows = { string.format('%.0f', now + leaseMs), permitRecord }
@@ -111,11 +111,11 @@ if not mayFit and not known then
   if semaphore.mayFitLater(permitRecord) then return reply(6, 0) end
   if inbox == '' then return reply(0, semaphore.msLeft(), semaphore.used) end
 end
--- A full queue has a place for each tenant without one, up to as many again: one tenant cannot keep all others out.
+-- A full queue still has a place for each tenant without a waiter, up to twice its size: one tenant cannot keep all others out.
 local isFull = not known and semaphore.waiting >= most
   and (tenant == '' or semaphore.waiting >= 2 * most or semaphore.hasWaiter(tenant))
 if isFull and not mayFit then return reply(3, semaphore.msLeft(), semaphore.used) end
--- Earlier waiters are served first, and this one may be the next.
+-- Earlier waiters are served first, and this caller may be the next.
 local aliveUntil = string.format('%.0f', now + aliveMs)
 local position = semaphore.join(known, permitRecord, aliveUntil, priority, grantMs, inbox == '' and '-' or inbox)
 if mayFit then

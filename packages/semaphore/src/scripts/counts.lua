@@ -1,4 +1,4 @@
--- counts.lua - the permits: how much is in use, in all and by each tenant, and which permits have ended.
+-- counts.lua - the permits: how much is in use, in total and by each tenant, and which permits have ended.
 --
 -- Defines permitRecordParts, firstEnd, addCounts
 --
@@ -8,7 +8,7 @@ local mostExpired = 200
 -- So the counts expire with the permits, and cannot be lost without them.
 local countRow = '#'
 local firstEnd = '(0'
--- The row of score 0 that lists a permit by its tenant: these rows are in order of their names.
+-- The row of score 0 that lists a permit by its tenant. These rows are sorted by name.
 local function ownRow(tenant, permitRecord) return '=' .. tenant .. ' ' .. permitRecord end
 
 -- Token, weight and tenant of a permit record. A malformed record counts as one permit until its end.
@@ -17,7 +17,7 @@ local function permitRecordParts(permitRecord)
   return token or permitRecord, tonumber(weight or 1), tenant or ''
 end
 
--- Adds the permits to `self`, the semaphore of this call. `held`: how many permits the key has, also ended ones. It calls
+-- Adds the permits to `self`, the semaphore of this call. `held`: how many permits the key has, including ended ones. It calls
 -- `self.beforeRemoval` of grant.lua, and `self.reevaluate` of search.lua.
 local function addCounts(self, permits, call, held)
   local now = call.now
@@ -25,7 +25,7 @@ local function addCounts(self, permits, call, held)
   local function add(name, change)
     if change ~= 0 and tonumber(redis.call('ZINCRBY', permits, -change, name)) >= 0 then redis.call('ZREM', permits, name) end
   end
-  -- Counts a permit in or out that was written or dropped already.
+  -- Counts a permit that was written or dropped already.
   local function count(sign, weight, tenant)
     self.used = self.used + sign * weight
     add(countRow, sign * (weight - 1))
@@ -34,13 +34,13 @@ local function addCounts(self, permits, call, held)
   local function usedBy(tenant) return -(redis.call('ZSCORE', permits, countRow .. tenant) or 0) end
   local expireOwn
   function self.hasRoom(weight, tenant)
-    -- A permit without a tenant counts against the common limit alone.
+    -- A permit without a tenant counts only against the common limit.
     if not self.perTenant or tenant == '' or usedBy(tenant) + weight <= self.perTenant then return true end
     return tenant == call.tenant and expireOwn(tenant) and usedBy(tenant) + weight <= self.perTenant
   end
-  -- The result of nextEnd, until that changes; false: nothing.
+  -- The result of nextEnd, until it changes. False: there is none.
   local nearest
-  -- When the next permit ends; nil: there is none.
+  -- When the next permit ends. Nil: there is none.
   function self.nextEnd()
     if nearest == nil then
       local _, ending = unpack(redis.call('ZRANGEBYSCORE', permits, firstEnd, '(+inf', 'WITHSCORES', 'LIMIT', 0, 1))
@@ -50,7 +50,7 @@ local function addCounts(self, permits, call, held)
   end
   -- Whether permits have ended that are not dropped yet.
   function self.hasEnded() return (self.nextEnd() or now + 1) <= now end
-  -- Drops these permits, and returns the tenants that they had.
+  -- Drops these permits, and returns their tenants.
   local function dropEnded(over)
     nearest = nil
     self.beforeRemoval()
@@ -87,10 +87,10 @@ local function addCounts(self, permits, call, held)
     if #names > 1 or counts[1] then redis.call('ZREM', permits, '', unpack(none)) end
     return tenants
   end
-  -- Whether there may be more of them than one call drops.
+  -- Whether more permits may have ended than one call drops.
   local areOthersLeft = false
-  -- Drops permits that have ended, mostExpired in one call. Returns whether there were any. Those that are left count no longer,
-  -- except their weights beyond 1, and in their tenants.
+  -- Drops permits that have ended, up to mostExpired in one call. Returns whether there were any. Ended permits that stay no longer
+  -- count, except their weights beyond 1, and in their tenants.
   function self.expirePermits()
     if not self.hasEnded() then return false end
     local over = redis.call('ZRANGEBYSCORE', permits, firstEnd, now, 'LIMIT', 0, mostExpired)
@@ -102,9 +102,9 @@ local function addCounts(self, permits, call, held)
     end
     return true
   end
-  -- Whether the use of this tenant is known to be without its ended permits, although others' are left.
+  -- Whether this tenant's use no longer includes its ended permits, although ended permits of other tenants are left.
   local isOwnUse = false
-  -- Drops a tenant's ended permits where others' are left, mostExpired at most. Returns whether there were any.
+  -- Drops up to mostExpired ended permits of a tenant, when other tenants' ended permits are left. Returns whether there were any.
   function expireOwn(tenant)
     if isOwnUse or not areOthersLeft then return false end
     local start = ownRow(tenant, '')
@@ -131,7 +131,7 @@ local function addCounts(self, permits, call, held)
     isOwnUse = living == usedBy(tenant)
     return #over > 0
   end
-  -- Whether a permit that does not fit would fit without the ended permits that are left.
+  -- Whether a permit that does not fit would fit if the remaining ended permits were dropped.
   function self.mayFitLater(permitRecord)
     if not areOthersLeft or not self.hasEnded() then return false end
     local _, weight, tenant = permitRecordParts(permitRecord)
@@ -140,7 +140,7 @@ local function addCounts(self, permits, call, held)
     if self.hasRoom(weight, tenant) then return beyond > 0 end
     return not isOwnUse
   end
-  -- When the permit of a permit record ends; nil: it has ended, or never was.
+  -- When the permit of a permit record ends. Nil: it has ended, or never existed.
   function self.endOf(permitRecord)
     local ending = redis.call('ZSCORE', permits, permitRecord)
     return ending and tonumber(ending) > now and tonumber(ending) or nil
@@ -149,7 +149,7 @@ local function addCounts(self, permits, call, held)
     local _, weight, tenant = permitRecordParts(permitRecord)
     return self.limit and self.used + weight <= self.limit and self.hasRoom(weight, tenant)
   end
-  -- Writes a waiter's permit, and makes the key outlive it.
+  -- Writes a waiter's permit, and makes the key live longer than the permit.
   function self.take(waiter, ms)
     local rows = { string.format('%.0f', now + ms), waiter.permitRecord }
     if waiter.tenant ~= '' then rows[3], rows[4] = 0, ownRow(waiter.tenant, waiter.permitRecord) end

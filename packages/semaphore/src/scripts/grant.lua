@@ -9,23 +9,23 @@ local mostTurns = 1000
 local mostUnreachable = 200
 local mostEvaluated = 500
 local evaluatingMs = 1000
--- No row has this name, and no row that is searched for sorts after it.
+-- No row has this name, and every row that is searched for sorts before it.
 local pin = '~'
 
--- Counts and limits have at most fifteen digits. Any other value was written by hand, and gives nil.
+-- Counts and limits have at most fifteen digits. Someone else wrote any other value: the result is nil.
 local function numberIn(text) return #text < 16 and string.match(text, '^%d+$') and tonumber(text) or nil end
 
 -- The state of one semaphore for this call; nil for an unknown layout, and for limits that are not numbers. `call`
 -- has
 --
--- now, shared        the server's milliseconds; whether subscribers may sit on another node
--- present            the permit records that learn of a grant by the reply of this call, each with the length of its lease, or
---                    true for that of its record
--- tenant             of an acquire: its own ended permits are dropped before others', where they could keep it from room
--- limit, perTenant   what its limits shall be where it has none yet; no limit leaves it without, and nothing is granted
+-- now, shared        the server's milliseconds; whether subscribers may be on another node
+-- present            the permit records that receive a grant by the reply of this call, each with the length of its lease, or
+--                    true for the length in its record
+-- tenant             of an acquire: its own ended permits are dropped before others', if they could take its room
+-- limit, perTenant   the limits to store if there are none yet. Without `limit` none are stored, and nothing is granted
 --
--- counts.lua and search.lua add the permits and the waiters. Every key is read before the first write: so a key of another type
--- leaves no half of a change behind.
+-- counts.lua and search.lua add the permits and the waiters. Every key is read before the first write, so a key of another type
+-- never leaves half of a change.
 --
 -- The caller calls `finish` after its last write.
 local function openSemaphore(keys, call)
@@ -45,9 +45,9 @@ local function openSemaphore(keys, call)
   local notifier = newNotifier(call.shared)
   local self = { isUnqueued = isUnqueued }
 
-  -- In a slot that is moving, a key whose last row was removed cannot be used again: the script would end there, with a part of
-  -- its writes. So before the first removal each key gets a row that stays until the end. A script begins in such a slot only
-  -- if all its keys exist; and on a single server no slot moves.
+  -- In a slot that is moving, a key whose last row was removed cannot be used again: the script would end there, after a part of
+  -- its writes. So before the first removal, each key gets a row that stays until the end. A script starts in such a slot only
+  -- if all its keys exist. On a single server, no slot moves.
   local mayMove = held > 0 and not isUnqueued and not isReadyNew
   local isPinned = false
   function self.beforeRemoval()
@@ -78,10 +78,10 @@ local function openSemaphore(keys, call)
   self.limit, self.perTenant, self.changedAt = limit, perTenant, tonumber(changedAt or nil) or 0
   addCounts(self, permits, call, held)
   addSearch(self, keys, call, notifier, records)
-  -- Whether there may be room without a notified waiter: the limits were lost, or all permits ended with their key. The call
-  -- that finds it grants, since the next one will not.
+  -- Whether there may be room although no waiter was notified: the limits were lost, or all permits ended with their key. The call
+  -- that finds this grants, because the next call will not find it.
   self.isRegained = limit and ((not layout and held > 0) or (held == 0 and not isUnqueued))
-  -- Takes a permit that fits without a place in the queue: a single caller leaves no ticket behind. Returns when it ends; nil:
+  -- Takes a permit that fits, without a place in the queue, so a single caller leaves no ticket. Returns when the permit ends. Nil:
   -- there is a waiter, or nothing is granted now.
   function self.takeAlone(permitRecord, ms, hasShrunk)
     if not isAlone or (tonumber(evaluatingUntil or 0) or 0) > now then return nil end
@@ -91,8 +91,7 @@ local function openSemaphore(keys, call)
     redis.call('PEXPIRE', meta, metaMs)
     return now + ms
   end
-  -- Puts the tenants that wait in their places, from here on, some of them in one call. Returns where to go on; nil: those
-  -- were all.
+  -- Puts waiting tenants in their places, starting here, some of them in each call. Returns where to continue. Nil: all are done.
   local function evaluateFrom(start)
     for _ = 1, mostEvaluated do
       local row = redis.call('ZRANGEBYLEX', queue, start, '(|', 'LIMIT', 0, 1)[1]
@@ -103,8 +102,8 @@ local function openSemaphore(keys, call)
     end
     return start
   end
-  -- The same over several calls. Between them nothing is granted, since a tenant that is not re-evaluated yet may be next.
-  -- If the caller does not go on, this lasts evaluatingMs, and each tenant is re-evaluated by its next heartbeat.
+  -- The same over several calls. Between them nothing is granted, because a tenant that is not re-evaluated yet may be next.
+  -- If the caller does not continue, this state lasts evaluatingMs, and each tenant is re-evaluated by its next heartbeat.
   function self.reevaluateFrom(start)
     local rest = evaluateFrom(start)
     evaluatingUntil = rest and now + evaluatingMs
@@ -116,30 +115,30 @@ local function openSemaphore(keys, call)
     return rest
   end
   if self.isRegained then evaluateFrom('-') end
-  -- Uses other limits from here on. Returns whether all tenants are to be re-evaluated: a higher limit only gives waiters
-  -- room; after a pause some may be too heavy.
+  -- Changes the limits of this call. Returns whether all tenants must be re-evaluated: a higher limit only gives waiters
+  -- room, but after a pause some may be too heavy.
   function self.resize(most, mostPerTenant)
     local isHigher = self.limit > 0 and most >= self.limit and mostPerTenant == self.perTenant
     self.limit, self.perTenant = most, mostPerTenant
     self.forgetFirsts()
     return not isHigher
   end
-  -- Whether a waiter that does not fit keeps those after it waiting. A waiter whose inbox has no subscriber does not, while permits
-  -- are free: it may be dead. One that polls has no inbox, and counts as alive until it misses its heartbeats.
+  -- Whether a waiter that does not fit also stops the waiters after it. While permits are free, a waiter whose inbox has no
+  -- subscriber does not: it may be dead. A waiter that polls has no inbox, and counts as alive until it misses its heartbeats.
   local function mayBlock(waiter)
     local inbox = waiter.inbox
     if self.used >= self.limit or call.present[waiter.permitRecord] or inbox == '+' or inbox == '-' then return true end
     return notifier.listens(inbox)
   end
-  -- Grants, in order, while the next fits. Returns whether there may be more to grant than one call does.
+  -- Grants, in order, while the next waiter fits. Returns whether there may be more to grant than one call does.
   --
-  -- `hasShrunk`: the caller has made a write that shrinks, after which all others are allowed at maxmemory. If not, a write of
-  -- nothing is made.
+  -- `hasShrunk`: the caller has made a write that frees memory, after which Redis allows all other writes at maxmemory. Otherwise
+  -- this function makes one that removes nothing.
   function self.grant(hasShrunk)
     if not hasShrunk then allowLeaseWrites(ready) end
     local granted = {}
     local turns = 0
-    -- Where nothing is free no waiter has to be found; in a group the first may be another than before.
+    -- If nothing is free, no waiter has to be found. In a group, the first waiter may have changed.
     local isEvaluating = (tonumber(evaluatingUntil or 0) or 0) > now
     local isOver = not self.limit or isEvaluating or (self.used >= self.limit and not self.perTenant)
     while not isOver and turns < mostTurns do
@@ -152,7 +151,7 @@ local function openSemaphore(keys, call)
       elseif not waiter or tonumber(waiter.score) ~= tonumber(score) or not self.hasRoom(waiter.weight, tenant) then
         self.reevaluate(tenant)
       elseif self.used + waiter.weight > self.limit and mayBlock(waiter) then
-        -- It waits for the next end now, if it did not before.
+        -- The waiter now waits for the next end, if it did not before.
         self.watch(waiter)
         isOver = true
       else
@@ -176,7 +175,7 @@ local function openSemaphore(keys, call)
         self.reevaluate(tenant)
       end
     end
-    -- The next waiters look when the new permits end, unless they look sooner anyhow.
+    -- The next waiters look when the new permits end, unless they look sooner.
     for each in pairs(granted) do
       self.watch(self.firstOf(each))
     end

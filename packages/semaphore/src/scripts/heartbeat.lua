@@ -3,13 +3,13 @@
 -- KEYS[1]  permits    zset     permit record to the instant at which it ends, in epoch ms; counts below 0, rows by tenant at 0
 -- KEYS[2]  meta       hash     layout and limits
 -- KEYS[3]  queue      zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
--- KEYS[4]  ready      zset     tenant to the score of its first waiter, where that has room in its tenant
+-- KEYS[4]  ready      zset     tenant to the score of its first waiter, if the tenant has room for it
 -- KEYS[5]  waiters    hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
 -- ARGV[1]  shared     string   1 on a Cluster, 0 on a single server; empty: not known yet
 -- ARGV[2]  aliveMs    integer  how long a waiter counts as alive without a heartbeat, milliseconds
--- ARGV[3]  limit      integer  the limits that the caller was made with, where the server has none
+-- ARGV[3]  limit      integer  the caller's own limits, used if the server has none
 -- ARGV[4]  perTenant  string   empty: no tenants
--- ARGV[5]  inbox      string   channel that they are notified on from now on, `-` for none, `+` for one that is being opened
+-- ARGV[5]  inbox      string   the channel that notifies them from now on, `-` for none, `+` for one that is being opened
 -- ARGV[n]  permitRecords  string   the waiters of this heartbeat, 500 at most
 --
 -- Reply     {now, msLeft, permits, perTenant, used, state, …}, msLeft to the end of the next permit (-1: there is none;

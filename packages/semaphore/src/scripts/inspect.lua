@@ -5,7 +5,7 @@
 -- KEYS[3]  queue    zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
 -- KEYS[4]  waiters  hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
 -- ARGV[1]  first    integer  how many holders and how many waiters to show
--- ARGV[2]  tenant   string   only what is of this one; empty: all
+-- ARGV[2]  tenant   string   only this tenant's; empty: all
 --
 -- Reply     {permits, perTenant, used, waiting, {msLeft, permit record, …}, {permit record, …}, usedByAll}  limits -1: none stored; the
 --                             permits that end first, of one tenant among the first ten thousand; and the first waiters,
@@ -36,7 +36,7 @@ end
 local usedByAll = redis.call('ZCOUNT', permits, '(0', '+inf') - (extra or 0)
 local isCounted = perTenant and tenant ~= ''
 local used = isCounted and -(own or 0) or 0
--- What ended stays until calls drop it, some at a time. Where there is more than is read here, the sums may be too high.
+-- Ended permits stay until calls drop them, some at a time. If there are more than this call reads, the sums may be too high.
 local hasSums = extra or isCounted
 usedByAll = usedByAll - redis.call('ZCOUNT', permits, '(0', now)
 local ended = hasSums and redis.call('ZRANGEBYSCORE', permits, '(0', now, 'LIMIT', 0, mostPages * pageSize) or {}

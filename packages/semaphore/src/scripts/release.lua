@@ -1,16 +1,16 @@
--- release.lua - releases a permit and grants what is free then; or leaves the queue.
+-- release.lua - releases a permit and grants the free room; or leaves the queue.
 --
 -- KEYS[1]  permits  zset     permit record to the instant at which it ends, in epoch ms; counts below 0, rows by tenant at 0
 -- KEYS[2]  meta     hash     layout and limits
 -- KEYS[3]  queue    zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
--- KEYS[4]  ready    zset     tenant to the score of its first waiter, where that has room in its tenant
+-- KEYS[4]  ready    zset     tenant to the score of its first waiter, if the tenant has room for it
 -- KEYS[5]  waiters  hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
 -- ARGV[1]  permitRecord  string   the permit: `token|weight|tenant|holder`
 -- ARGV[2]  shared   string   1 on a Cluster, 0 on a single server; empty: not known yet
 --
 -- Reply     1  released
 --           2  left the queue
---           0  no such permit any more, nor in the queue
+--           0  neither such a permit nor a place in the queue
 --           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
@@ -21,7 +21,7 @@ local permitRecord = ARGV[1]
 local shared = ARGV[2]
 
 local ending = redis.call('ZSCORE', permits, permitRecord)
--- The common case: there is no waiter, and it counts as one permit without a tenant. Our own permit has our own layout.
+-- The common case: there is no waiter, and the permit counts as one, without a tenant. The layout is ours, because the permit is.
 if ending and redis.call('EXISTS', queue) == 0 and string.match(permitRecord, '^[^|]*|1||') then
   redis.call('ZREM', permits, permitRecord)
   local time = redis.call('TIME')

@@ -7,7 +7,7 @@
 --
 -- Reply     {now, state, …}, a state for each permit:
 --            1  extended; or it lasts longer already; or it exists
---            0  there is no such permit any more
+--            0  there is no longer such a permit
 --            3  the key holds something else
 local permits = KEYS
 local terms = ARGV

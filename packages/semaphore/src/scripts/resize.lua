@@ -1,16 +1,16 @@
--- resize.lua - changes the limits, and grants what they allow then. It ends no permit.
+-- resize.lua - changes the limits, and grants what the new limits allow. It ends no permit.
 --
 -- KEYS[1]  permits    zset     permit record to the instant at which it ends, in epoch ms; counts below 0, rows by tenant at 0
 -- KEYS[2]  meta       hash     layout and limits
 -- KEYS[3]  queue      zset     the waiters: rows `tenant score permitRecord`; suspended: `|aliveUntil permitRecord`
--- KEYS[4]  ready      zset     tenant to the score of its first waiter, where that has room in its tenant
+-- KEYS[4]  ready      zset     tenant to the score of its first waiter, if the tenant has room for it
 -- KEYS[5]  waiters    hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
 -- ARGV[1]  shared          string   1 on a Cluster, 0 on a single server; empty: not known yet
 -- ARGV[2]  limit           string   the new limit; empty: as it is
--- ARGV[3]  perTenant       string   that of each tenant; empty: as it is; `-`: none, it is no longer a group
--- ARGV[4]  first           integer  the limits that the caller was made with, where the server has none
+-- ARGV[3]  perTenant       string   the limit of each tenant; empty: as it is; `-`: none, it is no longer a group
+-- ARGV[4]  first           integer  the caller's own limits, used if the server has none
 -- ARGV[5]  firstPerTenant  string   empty: no tenants
--- ARGV[6]  from            string   where to continue, of the last reply; empty: this is the first call
+-- ARGV[6]  from            string   where to continue, from the last reply; empty: this is the first call
 -- ARGV[7]  notAfter        integer  the limits are not changed after this instant, in epoch milliseconds; 0 if not known
 -- ARGV[8]  askedAt         integer  when the caller requested the change, in epoch milliseconds; 0 if not known
 --
@@ -36,7 +36,7 @@ local askedAt = tonumber(ARGV[8])
 
 allowLeaseWrites(ready)
 local now = readClock()
--- A late repeat would replace newer limits by these.
+-- A late repeat would replace newer limits with these.
 if notAfter > 0 and now > notAfter then return 'late' end
 local keys = { permits, meta, queue, ready, waiters }
 local semaphore = openSemaphore(keys, {
@@ -47,7 +47,7 @@ local semaphore = openSemaphore(keys, {
   perTenant = firstPerTenant,
 })
 if not semaphore then return redis.error_reply(layoutError) end
--- Nor after a later change. A change in the future shows that the server's clock was set back.
+-- The same after a later change. A change from the future shows that the server's clock was set back.
 local changedAt = semaphore.changedAt
 if from == '' and askedAt > 0 and askedAt < changedAt and changedAt <= now then
   semaphore.finish()

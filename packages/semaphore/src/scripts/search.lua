@@ -1,4 +1,4 @@
--- search.lua - the waiters: their places, and the first of each tenant.
+-- search.lua - the waiters: their places, and the first waiter of each tenant.
 --
 -- Needs someDead, permitRecordParts
 -- Defines metaMs, addSearch
@@ -9,18 +9,18 @@ local pageSize = 100
 -- Later than the end of any permit.
 local never = 9999999999999
 
--- Adds the waiters to `self`, the semaphore of this call, which has its permits already. `records`: how many fields `waiters` has.
+-- Adds the waiters to `self`, the semaphore of this call, which already has its permits. `records`: how many fields `waiters` has.
 --
--- The waiters of a tenant are in the queue in order of their scores; `ready` has the tenants whose first waiter has room there.
--- So the least score in `ready` is the next, and a full tenant delays no other. A waiter that cannot be notified, and whose
--- next heartbeat is not soon, is suspended: it leaves the queue and comes back to its old place by its next heartbeat.
+-- The waiters of a tenant are in the queue in order of their scores. `ready` has the tenants that have room for their first waiter.
+-- So the lowest score in `ready` is the next, and a full tenant delays no other tenant. A waiter that cannot be notified, and whose
+-- next heartbeat is not soon, is suspended: it leaves the queue, and its next heartbeat returns it to its old place.
 local function addSearch(self, keys, call, notifier, records)
   local permits, meta, queue, ready, waiters = unpack(keys)
   local now = call.now
   local isQueueNew = self.isUnqueued
-  -- How many wait; the hash also has the last ticket.
+  -- How many callers wait. The hash also has the last ticket.
   self.waiting = math.max(0, records - 1)
-  -- The waiter of a permit record; nil: there is none.
+  -- The waiter of a permit record. Nil: there is none.
   local function parse(permitRecord, record)
     local aliveUntil, watched, score, grantMs, inbox = string.match(record or '', '^(%d+) (%d+) (%d+) (%d+) (%S+)$')
     if not aliveUntil then return nil end
@@ -42,17 +42,17 @@ local function addSearch(self, keys, call, notifier, records)
   local function notifyToLook(waiter, instant)
     return notifier.notify(waiter.inbox, waiter.token .. '\thead\t' .. instant)
   end
-  -- Whether the limits are less than a weight, which would wait for ever. A limit of 0 is a pause.
+  -- Whether the limits are below a weight: its waiter would wait for ever. A limit of 0 is a pause.
   function self.isTooHeavy(weight, tenant)
     if not self.limit then return false end
     local most = tenant == '' and self.limit or math.min(self.limit, self.perTenant or self.limit)
     return most > 0 and weight > most
   end
-  -- The result of firstOf, until that changes; false: there is none.
+  -- The result of firstOf, until it changes. False: there is none.
   local firsts = {}
   function self.forgetFirsts() firsts = {} end
-  -- The first living waiter of a tenant. Drops the dead waiters before it, and those that are too heavy since the limits were
-  -- lowered: their next heartbeat finds them unknown, they acquire again, and are refused.
+  -- The first living waiter of a tenant. Drops the dead waiters before it, and waiters that became too heavy when the limits were
+  -- lowered: their next heartbeat reports them as unknown, so they acquire again, and are rejected.
   function self.firstOf(tenant)
     while firsts[tenant] == nil do
       local row = redis.call('ZRANGEBYLEX', queue, '[' .. tenant .. ' ', '(' .. tenant .. '!', 'LIMIT', 0, 1)[1]
@@ -77,7 +77,7 @@ local function addSearch(self, keys, call, notifier, records)
     local waiter = self.firstOf(tenant)
     if waiter and self.hasRoom(waiter.weight, tenant) then
       if redis.call('ZADD', ready, waiter.score, tenant) == 1 then
-        -- It may be a new key.
+        -- The key may be new.
         local ms = redis.call('PTTL', waiters)
         if ms > 0 then redis.call('PEXPIRE', ready, ms) end
       end
@@ -91,7 +91,7 @@ local function addSearch(self, keys, call, notifier, records)
     redis.call('ZREM', queue, rowOf(waiter), suspendedRowOf(waiter))
     self.waiting = self.waiting - redis.call('HDEL', waiters, waiter.permitRecord)
     firsts[waiter.tenant] = nil
-    -- It may have been the last row.
+    -- This may have been the last row.
     isQueueNew = true
   end
   -- The waiter looks again when the next permit ends, if it would look later.
@@ -111,14 +111,14 @@ local function addSearch(self, keys, call, notifier, records)
       self.waiting = self.waiting - redis.call('HDEL', waiters, string.match(row, '^|%d+ (.*)$') or '')
     end
   end
-  -- Whether a tenant has a waiter in the queue; a suspended one has left it.
+  -- Whether a tenant has a waiter in the queue. A suspended waiter has left it.
   function self.hasWaiter(tenant)
     return redis.call('ZLEXCOUNT', queue, '[' .. tenant .. ' ', '(' .. tenant .. '!') > 0
   end
   local function positionIn(waiter)
     return redis.call('ZLEXCOUNT', queue, '[' .. waiter.tenant .. ' ', '(' .. rowOf(waiter))
   end
-  -- Puts a waiter into the queue, where it may be already, or suspended. Returns how many of its tenant are before it.
+  -- Puts a waiter into the queue, even if it is there already or suspended. Returns how many of its tenant's waiters are before it.
   local function stand(waiter, aliveUntil)
     local suspended = waiter.aliveUntil and suspendedRowOf(waiter)
     waiter.aliveUntil, waiter.watched = aliveUntil, string.format('%.0f', self.nextEnd() or never)
@@ -127,12 +127,12 @@ local function addSearch(self, keys, call, notifier, records)
     if suspended then redis.call('ZREM', queue, suspended) end
     local position = positionIn(waiter)
     if position == 0 and not self.isTooHeavy(waiter.weight, waiter.tenant) then firsts[waiter.tenant] = waiter end
-    -- Without tenants only the first waiter changes `ready`; in a group the first may have died.
+    -- Without tenants, only the first waiter changes `ready`. In a group, the first waiter may have died.
     if position == 0 or self.perTenant then self.reevaluate(waiter.tenant) end
     return position
   end
-  -- Makes a permit record wait, at its old place if `waiter` is known, and alive until then. Returns how many of its tenant are
-  -- before it.
+  -- Queues a permit record, at its old place if `waiter` is known, and alive until that time. Returns how many of its tenant's
+  -- waiters are before it.
   function self.join(waiter, permitRecord, aliveUntil, priority, grantMs, inbox)
     if not waiter then
       local ticket = redis.call('HINCRBY', waiters, '#', 1)
@@ -143,7 +143,7 @@ local function addSearch(self, keys, call, notifier, records)
     waiter.grantMs, waiter.inbox = grantMs, inbox
     return stand(waiter, aliveUntil)
   end
-  -- The heartbeat of waiters, with the inbox that notifies them from now on; those without a record are left out.
+  -- The heartbeat of waiters, with the inbox that notifies them from now on. It skips waiters without a record.
   function self.heartbeat(permitRecords, aliveUntil, inbox)
     local found = #permitRecords > 0 and redis.call('HMGET', waiters, unpack(permitRecords)) or {}
     local watched = string.format('%.0f', self.nextEnd() or never)
@@ -184,12 +184,12 @@ local function addSearch(self, keys, call, notifier, records)
   end
   -- Takes a waiter out of the queue until its next heartbeat.
   function self.suspend(waiter)
-    -- In this order: the key may have no other row, and would lose its expiry.
+    -- Keep this order: the key may have no other row, and would lose its expiry.
     redis.call('ZADD', queue, 0, suspendedRowOf(waiter))
     redis.call('ZREM', queue, rowOf(waiter))
     firsts[waiter.tenant] = nil
   end
-  -- Returns whether it waited.
+  -- Returns whether the permit record waited.
   function self.leave(permitRecord)
     local waiter = self.waiterOf(permitRecord)
     if not waiter then return false end
@@ -206,7 +206,7 @@ local function addSearch(self, keys, call, notifier, records)
     end
     return #dead > 0
   end
-  -- Keeps what the waiters need for a while longer than they may be silent.
+  -- Keeps the waiters' keys for a while longer than waiters may be silent.
   function self.keepQueue(aliveMs)
     if not isQueueNew and redis.call('PTTL', waiters) > aliveMs then return end
     for _, key in ipairs({ queue, ready, waiters }) do
@@ -214,7 +214,7 @@ local function addSearch(self, keys, call, notifier, records)
     end
     redis.call('PEXPIRE', meta, metaMs)
   end
-  -- How many of its tenant are before it; -1: it does not wait.
+  -- How many of its tenant's waiters are before it; -1: it does not wait.
   function self.positionOf(permitRecord)
     local waiter = self.waiterOf(permitRecord)
     return waiter and positionIn(waiter) or -1

@@ -124,7 +124,7 @@ export class CounterSeries extends Series<Tally, number, CounterOutbox> {
       const plan = { ...planDays(this.outbox.steps, days, guess), guess };
       const values = days.map(() => 0);
       const now = await this.#sum(plan, (at, amount) => {
-        // In any time zone a day begins less than two days from the multiple of 24 hours that its number gives.
+        // In any time zone, a day starts less than two days from its number times 24 hours.
         const near = Math.max(0, Math.floor((at - plan.fromAt) / dayMs) - 2);
         values[days.findIndex(({ endAt }, index) => index >= near && at < endAt)]! += amount;
       });

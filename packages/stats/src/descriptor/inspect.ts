@@ -22,7 +22,7 @@ export const statsInspector: Inspector = {
     const stepMs = spanOption(call, "step") ?? 60_000;
     return metricReport(call, seriesOf(name), { sinceMs: newestBuckets * stepMs, stepMs });
   },
-  // A series with labels is its metric and them: `metric;label=value`.
+  // The name of a series with labels: `metric;label=value`.
   cost: 6,
   listed: {
     things: "metrics",

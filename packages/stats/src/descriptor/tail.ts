@@ -26,7 +26,7 @@ export const tailCommand: CliCommand = {
         trouble = message;
         void output.note(message);
       });
-      // `tail()` refuses what is no level.
+      // `tail()` rejects an unknown level.
       const minLevel = text("level") as Level | undefined;
       for await (const entry of stats.messages(name).tail({ minLevel, last: integer("last") ?? 10, signal })) {
         trouble = "";

@@ -39,7 +39,7 @@ export const topCommand: CliCommand = {
     const stepMs = spanOption(call, "window") ?? hourMs;
     assertFew(sinceMs, stepMs, "window");
     const window = { stepMs, keepMs: Math.max(sinceMs, stepMs) };
-    // `frequent()` refuses what is no level.
+    // `frequent()` rejects an unknown level.
     const level = call.text("level") as Level | undefined;
     const messages = await withStats(call, (stats) =>
       stats

@@ -164,7 +164,7 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
   #start(labels: Record<string, unknown>, options: ObserveOptions | undefined): EndTimer {
     const { labelNames, timeUnit } = this.#settings;
     const own = options && observeOptions(options);
-    // A copy: later changes by the caller have no effect. Wrong labels are refused before the work begins.
+    // A copy: later changes by the caller have no effect. Invalid labels are rejected before the work starts.
     const given: Record<string, unknown> = Object.fromEntries(labelNames.map((name) => [name, ""]));
     const take = (into: Record<string, unknown>, some: unknown): void => {
       if (typeof some !== "object" || some === null) throw new TypeError("Expected `labels` to be an object");
@@ -178,7 +178,7 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
     return (end = {}) => {
       if (taken !== undefined) return taken;
       const elapsed = (performance.now() - startedAt) / (timeUnit === "s" ? 1_000 : 1);
-      // Another copy: after an end that threw, one with right labels is possible.
+      // Another copy: if `end` threw, the caller can call it again with valid labels.
       const ended = { ...given };
       if (typeof end !== "string") take(ended, end);
       else if (outcomeLabel in ended) ended[outcomeLabel] = end;

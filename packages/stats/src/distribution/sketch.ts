@@ -19,7 +19,7 @@ export const binOf = (value: number): number => {
   double[0] = value;
   const bits = halves[high]!;
   const exponent = bits >>> 20;
-  // Subnormal doubles have fewer digits: scale the value up by that many powers of two.
+  // Subnormal doubles have fewer digits: scale the value up by this power of two.
   if (exponent === 0) return binOf(value * 2 ** 64) - 64 * binsPerOctave;
   halves[high] = (bits & fractionMask) | 0x3ff00000;
   const fraction = double[0];
@@ -135,7 +135,7 @@ export class Sketch {
   /** How many values are at most each of the ascending `bounds`; undefined where the lowest bins have collapsed. */
   upTo(bounds: readonly number[]): (number | undefined)[] {
     const positions = this.#positions();
-    // NaN, above no bound, if none have.
+    // NaN if no bin has collapsed: NaN is above no bound.
     const known = upperEdge(this.#collapsed);
     let seen = 0;
     let next = 0;

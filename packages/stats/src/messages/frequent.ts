@@ -35,7 +35,7 @@ export const frequentOf = async (
   const windows = lists.map((list, index) => {
     const scores = new Map(list);
     const [missed = 0, evicted = 0] = (unlisted[index]?.[0] ?? "").split(" ").map(Number);
-    // Another writer's list may be longer. A message beyond what was read was counted at most as often as the rarest in it.
+    // Another writer's list may be longer. A message that was not read was counted at most as often as the rarest one that was.
     const rarest = scores.size > maxDistinct ? Math.min(...scores.values()) : 0;
     return { scores, missed, other: Math.max(evicted, rarest) };
   });

@@ -71,7 +71,7 @@ export class Messages {
     const counted = fingerprint ?? fingerprintOf(mask ? masked(cut) : cut);
     const { buffered } = this.outbox;
     const localAt = performance.now();
-    // Messages take places, their window does not. Without room for a message no window is begun, since it would stay empty.
+    // Messages need places, windows don't. Without room for a message no window is created, because it would stay empty.
     const counts = buffered.timeline.slot(undefined, buffer.hasRoom);
     if (!counts) return buffer.drop(this.name, "full", 1);
     const frequencies = frequenciesOf(counts, name);
@@ -112,7 +112,7 @@ export class Messages {
         }),
       );
       entries.sort(newestFirst);
-      // What its level has behind one that is cut is not known.
+      // After a cut, it is unknown what else the level has.
       const end = entries.findIndex(({ id }) => cut.has(id));
       const page = entries.slice(0, end < 0 ? limit : Math.min(limit, end));
       return { entries: page, next: entries.length > page.length ? page.at(-1)?.id : undefined };

@@ -111,7 +111,7 @@ export class LogOutbox extends Outbox<Log, undefined> {
   }
 
   override prune(): void {
-    // A message never lies ahead: its instant is that of its call.
+    // A message is never ahead of the clock: its instant is the instant of its call.
   }
 
   override operands(buffered: Log): Operands {

@@ -38,7 +38,7 @@ export async function* tailOf(
             const found = await commands.entriesAfter(connection, streams, [...ids.values()]);
             outage.worked(loop);
             const entries = found.flatMap(([key, raw]) => {
-              // The client may put a prefix of its own in front.
+              // The client may add its own prefix.
               const level = levels.find((_, index) => key.endsWith(streams[index] ?? "")) ?? "info";
               ids.set(level, raw.at(-1)?.id ?? ids.get(level) ?? "0-0");
               return raw.map((one) => entryOf(level, one));

@@ -87,7 +87,7 @@ export class Dispatcher {
       await this.#commands.learnTime(this.#commands.clock.isKnown ? undefined : this.deadline());
       isCluster = await this.#commands.isCluster(this.deadline().remainingMs);
     } catch (reason) {
-      // No batch was made, so nothing was sent: waiting callers reject, the rest stays.
+      // No batch was created, so nothing was sent. Waiting callers reject, and the rest stays.
       const error = asKitError(reason, "Sending");
       for (const [outbox, attempt] of ready) {
         if (!outbox.sealed) for (const { reject } of [...outbox.waiters]) reject(error);
@@ -160,7 +160,7 @@ export class Dispatcher {
   #ended(outbox: Outbox, attempt: Attempt, error: KitError | undefined, hasMore = false): void {
     outbox.isInFlight = false;
     this.#buffer.unlistEmpty(outbox);
-    // The attempt was also for what waited behind the batch that was sent again, or did not go into it.
+    // The attempt also covered amounts that waited for the resent batch, or did not fit into it.
     if (hasMore && outbox.hasPending && (!error || outbox.waiters.size > 0))
       void this.attempt(outbox).then((later) => attempt.resolve(error ?? later));
     else attempt.resolve(error);

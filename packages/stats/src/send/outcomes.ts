@@ -68,7 +68,7 @@ export class Outcomes {
     if (batch.outcome) return;
     const isUnknown = error instanceof KitUnknownOutcomeError;
     if (isUnknown && outbox.delivery === "at-least-once")
-      // For `flush()` the error is retryable. An amount that its caller adds again is another one.
+      // For `flush()`, the error is retryable. If a caller adds an amount again, it is another amount.
       return this.#putBack(batch, new KitUnknownOutcomeError(error.message, undefined, error.cause));
     if (!isUnknown && !batch.mayBeCounted) return this.#putBack(batch, error);
     if (!isUnknown) return;
@@ -79,7 +79,7 @@ export class Outcomes {
       return;
     }
     batch.mayBeCounted = true;
-    // Without a waiting caller no `op` is given out: keeping the batch would only cost memory.
+    // Without a waiting caller, no one receives the `op`: keeping the batch would only cost memory.
     if (batch.waiters.length === 0) return;
     if (this.#unknown.size >= maxRemembered)
       for (const oldest of this.#unknown.keys()) {

@@ -114,7 +114,7 @@ export class Sender {
         reject: fail,
       };
       outbox.waiters.add(waiter);
-      // The deadline of a call under way is no later.
+      // A call under way has no later deadline.
       const stopTimer = atDeadline(deadline, () => {
         if (outbox.waiters.has(waiter)) fail(this.#commands.notSent(outbox.id));
       });

@@ -1,7 +1,7 @@
 import { AsyncResource } from "node:async_hooks";
 
 // An AsyncLocalStorage keeps what a request stored in everything that is created during it: timers, sockets, promises. So user code
-// that a timer of ours calls would see the store of another request, and what lives long would keep the store of the first for ever.
+// that a timer of kit calls would see the store of another request, and long-lived objects would keep the first request's store for ever.
 
 /** The async context in which this module was loaded. */
 const root = new AsyncResource("kit");

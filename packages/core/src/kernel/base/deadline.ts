@@ -62,7 +62,7 @@ export class Deadline {
   }
 }
 
-// setTimeout takes 31 bits; anything longer would fire at once.
+// setTimeout accepts 31 bits; a longer time would fire immediately.
 const longestTimer = 2 ** 31 - 1;
 
 // One timer for all deadlines, set for the nearest. Nearly every call ends long before its own deadline, and setting and

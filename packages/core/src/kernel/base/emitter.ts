@@ -12,7 +12,7 @@ export class TypedEmitter<Events extends Record<keyof Events, readonly unknown[]
   readonly #emitter = new EventEmitter();
 
   constructor() {
-    // Eleven listeners are no leak, and a library prints no warnings.
+    // Eleven listeners are not a leak, and a library must not print warnings.
     this.#emitter.setMaxListeners(0);
   }
 

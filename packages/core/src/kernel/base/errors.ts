@@ -44,7 +44,7 @@ export type CoreErrorCode =
   | "KIT_SERVER"
   | "KIT_UNSUPPORTED"
   | "KIT_UNEXPECTED"
-  // Those of `@kit/core/config`: `ConfigErrorCode`.
+  // `@kit/core/config` has its own codes: `ConfigErrorCode`.
   | "KIT_CONFIG_MISSING"
   | "KIT_CONFIG_INVALID"
   | "KIT_CONFIG_CONFLICT"
@@ -250,7 +250,7 @@ export const safeCause = (error: unknown, keepsStack = false): Error => {
     copy.name = origin.name;
     const { code } = origin as { code?: unknown };
     if (typeof code === "string") Object.assign(copy, { code });
-    // The original stack begins with the unredacted message, and continues inside of a socket handler.
+    // The original stack starts with the unredacted message, and continues inside of a socket handler.
     copy.stack = keepsStack ? origin.stack! : `${copy.name}: ${copy.message}`;
     return copy;
   } catch {

@@ -39,7 +39,7 @@ export const settled = <T>(
         end(value);
       };
     const settle: Settle<T> = { resolve: ending(resolve), reject: ending(reject) };
-    // What `begin` started after the promise settled is undone at once.
+    // If `begin` started something after the promise settled, it is undone immediately.
     const keep = (stop: Stop): void => void (isOver ? stop?.() : stops.push(stop));
     keep(begin(settle));
     if (deadline && !isOver) keep(atDeadline(deadline, () => late(settle)));

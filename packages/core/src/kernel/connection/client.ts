@@ -216,7 +216,7 @@ export const ownSettings: {
   connectTimeout: handshakeMs,
   // A silent Sentinel does not delay the request to the next one.
   sentinelCommandTimeout: 500,
-  // A server that loads its data is looked at twice a second.
+  // A server that loads its data is checked twice a second.
   maxLoadingRetryTime: 500,
   // A socket that is cut already must not keep a closing process alive.
   disconnectTimeout: 100,

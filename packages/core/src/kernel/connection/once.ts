@@ -72,7 +72,7 @@ export class SendingOnce {
       return toWritable.call(command, stream);
     };
     const replying = this.#client.sendCommand(command, ...others);
-    // A Cluster client has replaced it by now, by one that sends the command again.
+    // By now, a Cluster client has replaced it with one that sends the command again.
     const rejectOrRepeat = command.reject;
     command.reject = (error) => {
       if (isReplyError(error)) isWritten = false;

@@ -55,7 +55,7 @@ export class ClientContext {
       if (executor.isEnded) this.#suspend();
       // A Cluster client stays ready when it loses one node.
       else this.#follow();
-      // A Cluster does not report whether anybody listens.
+      // A Cluster does not report whether there are listeners.
       if (!isClusterClient(client) && !isReady(client)) this.inbox.leave();
     });
     const stopOnReady = executor.onReady(() => {

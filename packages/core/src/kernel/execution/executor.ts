@@ -178,7 +178,7 @@ export class CommandExecutor extends ClientWatch {
       const reply = this.#replyIn(error);
       if (reply) {
         // A borrowed client itself sends commands again that were under way when its connection was lost. A Cluster client may
-        // have done that unnoticed when its error has only the number of its tries.
+        // have done so unnoticed if its error has only the number of its tries.
         const isVague = this.connectionEpoch !== epoch || !isReplyError(error);
         call.maybeSent ||= isVague && !isOwned(this.client);
         const text = replyOf(reply.message);
@@ -189,13 +189,13 @@ export class CommandExecutor extends ClientWatch {
         if (this.#isShared && text.startsWith("MOVED") && !isClusterClient(this.client))
           throw this.#failure(call, elsewhere(call, reply));
         const isFinal = !isPassing(text) || !this.#isShared || (call.maybeSent && !call.idempotent);
-        // A try that begins at the deadline would only turn a clear answer into an unknown outcome.
+        // A try that starts at the deadline would only turn a clear answer into an unknown outcome.
         if (isFinal || call.deadline.remainingMs <= 2 * pauseMs) throw this.#failure(call, reply);
         refusal = reply;
       } else {
         const sent = !this.#wasNeverSent(error, epoch);
         call.maybeSent ||= sent;
-        // That ends only when its owner unsubscribes.
+        // This state ends only when its owner unsubscribes.
         if (isSubscribed(error)) throw this.#silence(call, error);
         this.lastError = error;
         if (sent) this.connectionEpoch++;

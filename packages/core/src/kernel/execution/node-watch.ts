@@ -72,7 +72,7 @@ const ask = async (key: string, client: ClusterClient): Promise<void> => {
   if (!node || !(isReady(node) || node.status === "wait")) return refreshSlots(client);
   // No commands accumulate on a link that we cannot end.
   if (silent.has(key) && !isOwned(client)) return;
-  // A refusal is a reply, too.
+  // A rejection is also a reply.
   const state = node.call("CLUSTER", "INFO").then(stateOf, String);
   void state.then(() => silent.delete(key));
   const onSilence = (): void => {

@@ -197,19 +197,19 @@ export class ExclusivePool {
   }
 
   #make(address: Address | undefined): NodeClient {
-    // Idle ones to other nodes make room, so that the bound holds.
+    // Idle connections to other nodes are closed, so that the limit holds.
     if (this.#all.size >= this.#maxConnections) this.#discard(this.#idle[0]?.connection);
     // A given address overrides Sentinels and a socket's path.
     const direct = address && { sentinels: undefined, path: undefined };
     // `reconnectOnError` of the caller's client does not apply: the borrower decides after an error reply.
     const own = { connectionName: `kit:${this.#purpose}`, reconnectOnError: null };
-    // Replies that the packages read come in one form, whatever the client's is.
+    // Packages read replies in one form, whatever form the client uses.
     const form = !this.#isCallers && { replyMapping: "legacy" };
     const connection = duplicateNode(this.#client, { ...own, ...form, ...direct }, address);
     this.#all.add(connection);
     unrefSocket(connection);
     watchHandshake(connection);
-    // ioredis prints errors that nobody listens to, also those of an idle connection.
+    // ioredis prints errors that have no listener, even of an idle connection.
     connection.on("error", () => undefined);
     connection.on("end", () => {
       // We did not end it: its node may be gone, and another one may have its slots.

@@ -68,7 +68,7 @@ local function newNotifier(shared)
 end
 
 -- Dead waiters, from a sample of fifty: so a long queue costs no more than a short one.
--- Each record begins with the instant until which its waiter counts as alive.
+-- Each record starts with the instant until which its waiter counts as alive.
 local function someDead(waiters, now)
   local dead = {}
   local sample = redis.call('HRANDFIELD', waiters, 50, 'WITHVALUES')

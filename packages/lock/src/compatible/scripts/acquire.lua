@@ -2,8 +2,8 @@
 --
 -- KEYS[1]  lease  string   the holder's token
 -- ARGV[1]  token  string   the caller's, of this acquire alone
--- ARGV[2]  terms  string   `leaseMs notAfter`: time to live of the lease, ms; server epoch ms after which the caller has given
---                          up, 0 for none
+-- ARGV[2]  terms  string   `leaseMs notAfter`: time to live of the lease, ms; server epoch ms after which the caller has
+--                          given up, 0 for none
 --
 -- Reply     {1, now, msLeft}  granted, now or by an earlier repeat of this call
 --           {0, now, msLeft}  held by another; -1: without an end

@@ -1,16 +1,16 @@
--- acquire.lua - gives the vote of one server: it takes the lease if nobody has it.
+-- acquire.lua - gives the vote of one server: takes the lease if it is free.
 --
 -- KEYS[1]  lease  string  who holds it: `token|holder`
 -- ARGV[1]  owner  string  who takes it, in the same form
 -- ARGV[2]  terms  string  `leaseMs notAfter guardMs isAsked`: its length; server epoch ms after which the server refuses it, 0 if
---                         not known; if `isAsked` is 1 the server says who it is, and abstains below this age
+--                         not known; if `isAsked` is 1, the server identifies itself, and abstains below this age
 --
--- Reply     now  granted to a caller that does not ask who the server is
+-- Reply     now  granted to a caller that does not ask for the server's identity
 --           {code, now, server, msLeft, owner}, `server` as from serverFacts
 --            1  granted
 --            5  granted before to the same token
---            2  another holds it, for so long; -1: for ever
---            3  it abstains, for so long
+--            2  another caller holds it, for `msLeft`; -1: for ever
+--            3  it abstains, for `msLeft`
 --            4  the request came too late
 -- Libraries
 local lease = KEYS[1]

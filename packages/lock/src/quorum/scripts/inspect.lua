@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  lease  string  who holds it: `token|holder`
 --
--- Reply     {msLeft, owner}  owner empty: nobody holds it; msLeft -1: it has no end
+-- Reply     {msLeft, owner}  owner empty: it is free; msLeft -1: it has no end
 local lease = KEYS[1]
 
 return { redis.call('PTTL', lease), redis.call('GET', lease) or '' }

@@ -4,7 +4,7 @@
 -- ARGV[1]  owner  string  who releases it, in the same form
 --
 -- Reply     1  removed
---           0  it was not there, or is another's
+--           0  there was none, or it is another caller's
 local lease = KEYS[1]
 local owner = ARGV[1]
 

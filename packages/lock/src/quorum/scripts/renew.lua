@@ -1,14 +1,14 @@
--- renew.lua - extends the lease on one server, or writes it anew where it is gone; never shortens it.
+-- renew.lua - extends the lease on one server, or writes it again if it is missing. It never shortens a lease.
 --
 -- KEYS[1]  lease  string  who holds it: `token|holder`
 -- ARGV[1]  owner  string  who extends it, in the same form
 -- ARGV[2]  terms  string  `termMs refillUntil isAsked`: its new length, 0 if it is only looked up; server epoch ms until which the
---                         holder certainly holds it, 0 if not known; if `isAsked` is 1 the server says who it is
+--                         holder certainly holds it, 0 if not known; if `isAsked` is 1, the server identifies itself
 --
 -- Reply     {code, now, server, msLeft, owner}, `server` as from serverFacts
 --            1  extended; or it lasts longer already; or it exists
---            5  written anew
---            2  another holds it, for so long; -1: for ever
+--            5  written again
+--            2  another caller holds it, for `msLeft`; -1: for ever
 --            0  it is gone
 -- Libraries
 local lease = KEYS[1]

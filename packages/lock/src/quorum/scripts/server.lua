@@ -1,9 +1,9 @@
--- server.lua - what a server says of itself, to a client that has connected since it last asked.
+-- server.lua - the identity and age of a server, for a client that has connected since it last asked.
 --
 -- Defines serverFacts
 
--- Returns its run id and its age: `id ageMs`, `-` where the user may not run INFO, empty if it is not asked; and the age as a
--- number, infinite unless it is known.
+-- Returns its run id and its age: `id ageMs`, `-` if the user may not run INFO, empty if it is not asked for. Also returns the age as
+-- a number, which is infinite if it is not known.
 local function serverFacts(isAsked)
   if isAsked ~= '1' then return '', math.huge end
   local info = redis.pcall('INFO', 'server')

@@ -1,11 +1,11 @@
--- acquire.lua - takes the lock for reading or for writing if it can be shared and nobody waits; else queues, on request.
+-- acquire.lua - takes the lock for reading or for writing if it can be shared and there is no waiter; else queues, on request.
 --
 -- KEYS[1]  leases   zset     record `mode|token|holder` to the end of its lease, in epoch milliseconds; mode `r` or `w`
 -- KEYS[2]  fence    string   `1:` and the last fencing token; 0: none yet
 -- KEYS[3]  queue    zset     record to ticket, in order of arrival
 -- KEYS[4]  waiters  hash     record to `aliveUntil watched grantMs inbox asked`; `#` to the last ticket
 -- ARGV[1]  record   string   the caller: `mode|token|holder`, a token of this acquire alone
--- ARGV[2]  terms    string   `leaseMs notAfter shared grantMs aliveMs maxWaiters inbox`, one text since each operand costs:
+-- ARGV[2]  terms    string   `leaseMs notAfter shared grantMs aliveMs maxWaiters inbox`, one text because each operand costs time:
 --                            time to live of the lease, ms; server epoch ms after which the caller has given up, 0
 --                            for none; and for a waiter: 1 on a Cluster, 0 on a single server, empty if not known
 --                            yet; first time to live if it is granted later; how long a waiter counts as alive without
@@ -36,7 +36,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
 
 if redis.call('EXISTS', queue) == 0 then
-  -- The common case: nobody waits, and the leases permit it. A hundred is the mostPurged, and seven days are the fenceMs, of the
+  -- The common case: there is no waiter, and the leases permit it. The hundred is mostPurged and the seven days are fenceMs of the
   -- libraries.
   local last, lastEnd = unpack(redis.call('ZRANGE', leases, -1, -1, 'WITHSCORES'))
   local isWriter = string.sub(record, 1, 1) == 'w'
@@ -79,7 +79,7 @@ end
 
 local ending, held = lock.endOf(record)
 if not ending then
-  -- Those that wait are served before this call.
+  -- Waiters are served before this call.
   lock.grant()
   ending, held = lock.endOf(record)
   if not ending and lock.admits(record) then
@@ -99,7 +99,7 @@ if inbox == '' or isFull then
   lock.write({ isAcquire = true })
   return reply(inbox == '' and 0 or 3)
 end
--- Also if it is in the queue already: this reply may have another end of the leases than the first one.
+-- Also if the caller is already in the queue: this reply may have another end of the leases than the first reply.
 local waiter = { aliveUntil = now + aliveMs, watched = lock.watchedEnd(), grantMs = grantMs, inbox = inbox, asked = 0 }
 lock.write({
   isAcquire = true,

@@ -1,4 +1,4 @@
--- downgrade.lua - makes a writer's lease a reader's, and grants to the readers that wait first.
+-- downgrade.lua - turns a writer's lease into a reader's, and grants to the readers at the head of the queue.
 --
 -- KEYS[1]  leases   zset     record `mode|token|holder` to the end of its lease, in epoch milliseconds; mode `r` or `w`
 -- KEYS[2]  fence    string   `1:` and the last fencing token; 0: none yet
@@ -7,10 +7,10 @@
 -- ARGV[1]  record   string   the holder: `mode|token|holder`, of either mode
 -- ARGV[2]  terms    string   `shared newest`: 1 on a Cluster, 0 on a single server, empty if not known yet; the newest fencing
 --                            token of the lease that the caller knows, empty if an upgrade of it had no reply. A writer with
---                            a newer one stays: this call is a late copy of one before its upgrade
+--                            a newer token stays: this call is a late copy from before its upgrade
 --
 -- Reply     1  the lease is a reader's, now or since before, or this call came late; its end is the same
---           0  there is no such lease any more
+--           0  there is no longer such a lease
 --           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local leases = KEYS[1]
 local fence = KEYS[2]

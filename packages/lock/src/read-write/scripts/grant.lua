@@ -1,28 +1,28 @@
--- grant.lua - the leases of a read/write lock, its queue, and the grants to the first of it.
+-- grant.lua - the leases of a read/write lock, its queue, and the grants to the first waiters.
 --
 -- Needs allowLeaseWrites, failOnOtherType, newNotifier, fenceMs, nextFence, keptMs, someDead
 -- Defines modeOf, inMode, parseWaiter, storedWaiter, openLock
 --
 -- All inputs are parameters. A record, `mode|token|holder`, names a caller in the leases and in the queue; the mode is `r` or `w`.
--- Usually the search ends within the first two.
+-- Usually the search ends within the first two waiters.
 local firstPage = 4
 local pageSize = 50
 local mostPages = 40
 local mostGranted = 1000
 local mostUnreachable = 200
 local mostPurged = 100
--- A writer that keeps readers waiting is asked for a heartbeat, once in askMs. Without one for silentMs it counts as silent.
+-- A writer that keeps readers waiting is asked for a heartbeat, once in askMs. It counts as silent if it sends none for silentMs.
 local askMs = 1000
 local silentMs = 2000
 
 local function modeOf(record) return string.sub(record, 1, 1) end
 local function inMode(mode, record) return mode .. string.sub(record, 2) end
 local function tokenOf(record) return string.match(record, '^.|([^|]*)|') end
--- Instants as text, since Lua prints numbers of this size with lost digits.
+-- Instants are text, because Lua drops digits when it prints numbers of this size.
 local function text(instant) return string.format('%.0f', instant) end
 
 -- A waiter as it is stored: `aliveUntil watched grantMs inbox asked`. `asked` is the instant at which it was last asked for a
--- heartbeat, negative once it has sent one; a waiter that was never asked has none.
+-- heartbeat, and negative after it has sent one. A waiter that was never asked has none.
 local function parseWaiter(stored)
   local aliveUntil, watched, grantMs, inbox, asked = string.match(stored or '', '^(%d+) (%d+) (%d+) (%S+) ?(%-?%d*)$')
   if not aliveUntil then return nil end
@@ -36,22 +36,22 @@ end
 
 -- The state of one lock for this call; nil for an unknown layout. `call` has
 --
--- now, micros, shared  the server's milliseconds and microseconds; whether subscribers may sit on another node
--- present              the set of records that learn of a grant by the reply of this call
+-- now, micros, shared  the server's milliseconds and microseconds; whether subscribers may be on another node
+-- present              the set of records that receive a grant by the reply of this call
 -- leaving              a record that gives up its lease or its place in this call
--- inbox, isNew         of a caller that reads, or nil: it asks a writer before it for a heartbeat, unless they share the inbox;
---                      whether it is about to queue
+-- inbox, isNew         of a reader, or nil: it asks a writer before it for a heartbeat, unless they share the inbox; whether it
+--                      is about to queue
 -- aliveMs              for how long a heartbeat keeps a waiter alive; nil if the caller has none
 --
--- The latest of the leases tells the mode: a writer holds alone, so a lease that has not ended is either the writer's or one of
--- many readers'. Leases that have ended are purged a few at a time.
+-- The lease that ends last gives the mode: a writer holds the lock alone, so a lease that has not ended is the writer's or one of
+-- many readers'. Ended leases are purged a few at a time.
 --
--- The queue is served in order. Readers at its head are granted together, until a writer is the next; a writer is granted when no
--- lease is left. No call passes a living waiter that the leases keep waiting, whether or not it can be notified. Only a silent one
--- is passed, and keeps its place: a dead writer does not delay the readers behind it.
+-- The queue is served in order. Readers at its head are granted together, until a writer is next. A writer is granted when no
+-- lease is left. No call passes a living waiter that must wait for leases, even if it cannot be notified. Only a silent waiter is
+-- passed, and keeps its place: a dead writer does not delay the readers after it.
 --
--- All reads come before the first write, and no key is used after a write that may have removed it: in a slot that is moving
--- the script would end there, with a part of its writes. All writes are those of `write`; the caller publishes at its end.
+-- All reads come before the first write, and no key is used after a write that may have removed it: in a slot that is moving,
+-- the script would end there, after a part of its writes. Only `write` writes; the caller publishes at its end.
 local function openLock(keys, call)
   local leases, fence, queue, waiters = unpack(keys)
   local now = call.now
@@ -62,8 +62,8 @@ local function openLock(keys, call)
   failOnOtherType({ hash = waiters })
   local latest = redis.call('ZRANGE', leases, -2, -1, 'WITHSCORES')
   local notifier = newNotifier(call.shared)
-  -- `mode` is nil while nobody holds the lock. `isBlocked`: a waiter comes before every call that does not wait. `isGone` has
-  -- the records that leave the queue in this call, also by a grant.
+  -- `mode` is nil while the lock is free. `isBlocked`: a waiter comes before every call that does not wait. `isGone` has the
+  -- records that leave the queue in this call, including those that are granted.
   local self = { mode = nil, record = '', leaseEnd = now, isBlocked = false, waiting = waiting, isGone = {} }
   for i = 1, #latest, 2 do
     local record, ending = latest[i], tonumber(latest[i + 1])
@@ -98,10 +98,10 @@ local function openLock(keys, call)
     granted = granted + 1
   end
 
-  -- Inboxes of silent waiters, and when these were asked.
+  -- Inboxes of silent waiters, and when the waiters were asked.
   local silent = {}
-  -- Whether a waiter was asked for a heartbeat, and has sent none. All waiters of an inbox send theirs together. The listeners of
-  -- an inbox do not decide: while its client reconnects, a living waiter has none.
+  -- Whether a waiter was asked for a heartbeat, and has sent none. All waiters of an inbox send theirs together. The number of
+  -- listeners of an inbox does not decide: while its client reconnects, a living waiter has none.
   local function isSilent(waiter)
     local inbox, asked = waiter.inbox, waiter.asked
     if asked > 0 and asked + silentMs <= now then
@@ -114,7 +114,7 @@ local function openLock(keys, call)
     written[#written + 1] = record
     written[#written + 1] = storedWaiter(waiter)
   end
-  -- Asks the writer that keeps the caller waiting for a heartbeat. One caller asks, and looks again for all of them.
+  -- Asks the writer that keeps the caller waiting for a heartbeat. One caller asks, and looks again for all callers.
   local function ask(record, waiter)
     local inbox, asked = waiter.inbox, waiter.asked
     if not call.inbox or (inbox == call.inbox and #inbox > 1) then return end
@@ -126,7 +126,7 @@ local function openLock(keys, call)
       store(record, waiter)
       self.looksAt = now + askMs
     elseif call.isNew then
-      -- The one that has asked may be gone by then.
+      -- The caller that asked may be gone by then.
       self.looksAt = askMs - asked + 100
     end
   end
@@ -150,8 +150,8 @@ local function openLock(keys, call)
         if not isPresent then notifier.notify(inbox, table.concat(parts, '\t')) end
       end
     else
-      -- It must wait, and so must all behind it. The first of them that can be notified looks when the lock may be free: at once, if
-      -- only the bound of this call keeps it waiting.
+      -- This waiter must wait, and so must all after it. The first of them that can be notified looks when the lock may be free:
+      -- immediately, if only the bound of this call keeps it waiting.
       if not self.isBlocked and not mayHold and not isPresent and self.mode == 'r' then ask(record, waiter) end
       lookAt = lookAt or (mayHold and now or self.leaseEnd)
       self.isBlocked = true
@@ -168,8 +168,8 @@ local function openLock(keys, call)
   -- Grants to the first waiters, while the lock's state permits.
   --
   -- A waiter whose turn has come, and whose inbox has no subscriber, is skipped and keeps its place. The search ends after
-  -- mostUnreachable inboxes without a listener, or mostPages of the queue. While the lock is held, other calls then wait behind
-  -- those that were not searched; while it is free, the first that is present is granted.
+  -- mostUnreachable inboxes without a listener, or mostPages of the queue. While the lock is held, other calls then wait after
+  -- the waiters that were not searched. While it is free, the first present waiter is granted.
   function self.grant()
     local start, asked = 0, firstPage
     local isOver = waiting == 0
@@ -198,14 +198,14 @@ local function openLock(keys, call)
       take(first, tonumber(waiter.grantMs))
     end
   end
-  -- When the lease of a record ends, whatever its mode is now; nil: it holds none.
+  -- When the lease of a record ends, in either mode. Nil: it has none.
   function self.endOf(record)
     for _, each in ipairs({ inMode('r', record), inMode('w', record) }) do
       local ending = ends[each] or tonumber(redis.call('ZSCORE', leases, each) or nil)
       if ending and ending > now then return ending, each end
     end
   end
-  -- Whether a call that does not wait yet may hold the lock now. `grant` was called before.
+  -- Whether a call that does not wait yet may hold the lock now. Call `grant` first.
   function self.admits(record) return permits(modeOf(record)) and not self.isBlocked end
   -- Grants to a call that `admits` has let in.
   function self.take(record, ms, isWaiting)
@@ -214,7 +214,7 @@ local function openLock(keys, call)
   end
   self.hold = hold
   self.leaveQueue = leaveQueue
-  -- The fencing token of the lease with this record: empty for a reader. One that was evicted, or lost with the data, is made anew.
+  -- The fencing token of the lease with this record: empty for a reader. A token that was evicted, or lost with the data, is created again.
   function self.fencingTokenOf(record)
     if modeOf(record) == 'r' then return '' end
     if newFence then return newFence end
@@ -222,26 +222,26 @@ local function openLock(keys, call)
     if not last then newFence = nextToken end
     return last or nextToken
   end
-  -- The next fencing token, which is stored.
+  -- Stores and returns the next fencing token.
   function self.nextFencingToken()
     newFence = nextToken
     return nextToken
   end
-  -- Milliseconds to the latest end of the leases; -2: nobody holds the lock.
+  -- Milliseconds to the latest end of the leases; -2: the lock is free.
   function self.msLeft() return self.mode and self.leaseEnd - now or -2 end
-  -- Milliseconds until the caller looks again: at that end, or earlier after a waiter was asked.
+  -- Milliseconds until the caller looks again: at the latest end, or earlier after a waiter was asked.
   function self.lookMs() return math.min(self.msLeft(), (self.looksAt or math.huge) - now) end
   -- The instant at which a waiter that receives `msLeft` looks again.
   function self.watchedEnd() return self.leaseEnd end
-  -- Drops dead waiters of a sample, where the queue is full.
+  -- Drops dead waiters of a sample, if the queue is full.
   function self.purgeWaiters()
     for _, record in ipairs(someDead(waiters, now)) do
       if redis.call('ZSCORE', queue, record) then leaveQueue(record) end
     end
   end
-  -- Writes what this call has changed. `stands`: rows of waiters to store; `aliveMs`: for how long they are kept; `joining`: a
+  -- Writes the changes of this call. `stands`: rows of waiters to store; `aliveMs`: for how long they are kept; `joining`: a
   -- record that joins the queue; `isAcquire`: at maxmemory nothing is written, and the call is refused; `keepMs`: how long the
-  -- token is kept if nobody holds the lock afterwards, empty or nil to change nothing.
+  -- token is kept if the lock is free afterwards, empty or nil to change nothing.
   function self.write(change)
     if not change.isAcquire then allowLeaseWrites(leases) end
     -- Readers have no fencing token, but the layout is stored with it.

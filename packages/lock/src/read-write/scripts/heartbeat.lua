@@ -6,7 +6,7 @@
 -- KEYS[4]  waiters  hash     record to `aliveUntil watched grantMs inbox asked`; `#` to the last ticket
 -- ARGV[1]  shared   string   1 on a Cluster, 0 on a single server; empty: not known yet
 -- ARGV[2]  aliveMs  integer  how long a waiter counts as alive without a heartbeat, milliseconds
--- ARGV[3]  inbox    string   channel that they are notified on from now on, `-` for none, `+` for one that is being opened
+-- ARGV[3]  inbox    string   the channel that notifies them from now on, `-` for none, `+` for one that is being opened
 -- ARGV[n]  records  string   the waiters of this heartbeat, 500 at most
 --
 -- Reply     {now, lookMs, msLeft, owner, fencingToken, state, …}, msLeft to the latest end of the leases (-2: there is none) and the

@@ -45,7 +45,7 @@ export interface Held extends Seen {
 const ownerOf = (value: unknown): LeaseRecord | null => (String(value) === "" ? null : parseRecord(value));
 
 const decodeAcquire = (raw: unknown): AcquireReply<Held> => {
-  // Microseconds of the server; a writer's are its fencing token.
+  // The server's microseconds. For a writer, they are its fencing token.
   const [instant, fencingToken] = Array.isArray(raw) && raw.length === 1 ? [String(raw[0]), String(raw[0])] : [raw, ""];
   if (typeof instant === "string")
     return { state: "granted", now: Number(instant.slice(0, -3)), msLeft: undefined, fencingToken };
@@ -97,7 +97,7 @@ export const heartbeat = defineScript({
   idempotent: true,
   reply: (raw): HeartbeatReply<Held> => {
     const [now, lookMs, msLeft, owner, fencingToken, ...states] = raw as unknown[];
-    // Readers and a writer never hold the lock together, so the fencing token is that of every waiter with a lease.
+    // Readers and a writer never hold the lock together, so every waiter with a lease has this fencing token.
     const granted = (state: number) => ({ msLeft: -state - 2, fencingToken: String(fencingToken) });
     return {
       now: Number(now),

@@ -10,7 +10,7 @@
 --
 -- Reply     1  released
 --           2  left the queue
---           0  no such lease any more, nor in the queue
+--           0  neither such a lease nor a place in the queue
 --           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local leases = KEYS[1]
 local fence = KEYS[2]
@@ -28,7 +28,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local isHeld = ending and tonumber(ending) > now
--- The common case: there are no waiters, and `keepMs` is empty: the terms end with a blank. Our own lease has our own layout.
+-- The common case: there are no waiters, and `keepMs` is empty: the terms end with a blank. The layout is ours, because the lease is.
 if ending and string.byte(terms, -1) == 32 and redis.call('EXISTS', queue) == 0 then
   redis.call('ZREM', leases, held)
   return isHeld and 1 or 0
@@ -44,7 +44,7 @@ local call = { now = now, micros = micros, shared = shared, present = {}, leavin
 local lock = openLock({ leases, fence, queue, waiters }, call)
 if not lock then return redis.error_reply(layoutError) end
 if not ending and not isWaiting then return 0 end
--- Also a waiter that leaves may have been the one that others waited behind.
+-- A waiter that leaves may also have been the one that stopped the others.
 if isWaiting then lock.leaveQueue(record) end
 lock.grant()
 lock.write({ keepMs = keepMs })

@@ -7,7 +7,7 @@
 --
 -- Reply     {now, state, …}, a state for each lease:
 --            1  extended; or it lasts longer already; or it exists
---            0  there is no such lease any more
+--            0  there is no longer such a lease
 --            3  the key holds something else
 local leases = KEYS
 local terms = ARGV

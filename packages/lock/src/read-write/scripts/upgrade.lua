@@ -1,4 +1,4 @@
--- upgrade.lua - makes a reader's lease a writer's, if no other lease is left. It waits for nothing.
+-- upgrade.lua - turns a reader's lease into a writer's, if no other lease is left. It never waits.
 --
 -- KEYS[1]  leases   zset     record `mode|token|holder` to the end of its lease, in epoch milliseconds; mode `r` or `w`
 -- KEYS[2]  fence    string   `1:` and the last fencing token; 0: none yet
@@ -7,8 +7,8 @@
 -- ARGV[1]  record   string   the holder: `mode|token|holder`, of either mode
 --
 -- Reply     fencingToken  the lease is a writer's, now or since before; its end is the same
---           1  others read, too
---           0  there is no such lease any more
+--           1  others also read
+--           0  there is no longer such a lease
 --           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local leases = KEYS[1]
 local fence = KEYS[2]
@@ -23,7 +23,7 @@ local lock = openLock({ leases, fence, queue, waiters }, call)
 if not lock then return redis.error_reply(layoutError) end
 local ending, held = lock.endOf(record)
 if not ending then return 0 end
--- `mode` is that of the others.
+-- `mode` is the mode of the other leases.
 if held == reader and lock.mode then return 1 end
 local fencingToken = held == reader and lock.nextFencingToken() or lock.fencingTokenOf(held)
 if held == reader then lock.hold(inMode('w', record), ending) end

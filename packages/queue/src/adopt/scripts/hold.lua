@@ -1,5 +1,5 @@
--- hold.lua - takes a slice of jobs, or a job scheduler with its next job, out of a BullMQ queue, so that none of its workers can begin it.
--- Their hashes stay. The slice stands in the state until `release` ends it. A call that arrives again gets the slice; a late one nothing.
+-- hold.lua - takes a slice of jobs, or a job scheduler with its next job, out of a BullMQ queue, so that none of its workers can start it.
+-- Their hashes stay. The state has the slice until `release` ends it. A repeated call gets the slice; a late call gets nothing.
 --
 -- KEYS[1]  state    hash     `token` of the adoption, `target` queue, `number` and `count` of the last slice; its items `1` to `count`:
 --                            kind, score, id
@@ -7,9 +7,9 @@
 -- KEYS[n]  lists    any      for a job scheduler: `wait`, `paused`, `prioritized` and `delayed`, one of which has its next job
 -- ARGV[1]  token    string   of the adoption
 -- ARGV[2]  target   string   the queue that adopts them
--- ARGV[3]  number   integer  of the slice, one more than that of the last one
+-- ARGV[3]  number   integer  of the slice: one more than the last slice had
 -- ARGV[4]  kind     string   `wait`, `paused`, `prioritized`, `delayed` or `repeat`
--- ARGV[5]  start    integer  of a list: how many stood behind them
+-- ARGV[5]  start    integer  of a list: how many jobs were after them
 -- ARGV[6]  next     string   the next job of a job scheduler; empty: it has none
 -- ARGV[n]  wanted   string   two for each, `id score`: its id, and its score as it was read
 --
@@ -39,7 +39,7 @@ if tonumber(known[3] or 0) + 1 ~= tonumber(number) then return {} end
 local isList = kind == 'wait' or kind == 'paused'
 local places = {}
 if isList then
-  -- Workers take jobs from the end meanwhile, and put some back.
+  -- Meanwhile workers take jobs from the end, and put some back.
   local last = math.max(1, start - 1000)
   local window = redis.call('LRANGE', listed, -(start + 300), -last)
   for i, id in ipairs(window) do places[id] = -last - (#window - i) end
@@ -55,7 +55,7 @@ for at = 1, #wanted, 2 do
   end
 end
 if #items == 0 then return {} end
--- A job scheduler comes with its next job, or stays: a worker that ran that job alone could delete what only it says.
+-- A job scheduler moves together with its next job, or stays. If only the job stayed, its worker could delete what only that job stores.
 local place
 if next ~= '' then
   for i, name in ipairs({ 'wait', 'paused', 'prioritized', 'delayed' }) do
@@ -75,7 +75,7 @@ fields[#fields + 1] = #items
 redis.call('HSET', state, unpack(fields))
 redis.call('PERSIST', state)
 if isList then
-  -- One search for all of them: each is replaced by its place, and the replacements are removed together.
+  -- One search finds all of them: each is replaced by its place, and the replacements are removed together.
   local gone = '\0' .. token
   for _, id in ipairs(members) do redis.call('LSET', listed, places[id], gone) end
   redis.call('LREM', listed, -#members, gone)

@@ -1,6 +1,6 @@
 -- holders.lua - reads deduplication keys of a BullMQ queue. Changes nothing.
 --
--- KEYS[n]  pairs  any  two for each: `de:…`, the id of the job that has it; and `dn:…`, the job that waits for the end of that one
+-- KEYS[n]  pairs  any  two for each: `de:…`, the id of the job that has the key; and `dn:…`, the job that waits until that job ends
 --
 -- Reply     {holder, ttlMs, hasNext, …}  three for each: an id or empty, -1 without an expiry, 1 if another job waits
 local pairs = { unpack(KEYS, 1) }

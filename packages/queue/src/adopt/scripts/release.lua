@@ -1,5 +1,5 @@
--- release.lua - ends a slice: gives some items back to the BullMQ queue, and deletes what belongs to the others.
--- A call that arrives again finds the slice gone, and changes nothing.
+-- release.lua - ends a slice: returns some items to the BullMQ queue, and deletes the data of the others.
+-- A repeated call finds no slice, and changes nothing.
 --
 -- KEYS[1]  state        hash     what the adoption holds; see hold.lua
 -- KEYS[2]  wait         list     ids of ready jobs, the next one last

@@ -1,9 +1,9 @@
--- listen.lua - lets events be recorded for a time.
--- The stream expires when the recording ends, so what was recorded can be read as long as it goes on.
+-- listen.lua - has events recorded for a time.
+-- The stream expires when the recording ends. Until then, readers can read all of it.
 --
--- KEYS[1]  limits    hash     what keeps jobs from beginning; `listened`
--- KEYS[2]  events    stream   what happened, for those who listen
--- ARGV[1]  recordMs  integer  how long from now on, unless it is longer already
+-- KEYS[1]  limits    hash     what keeps jobs from starting; `listened`
+-- KEYS[2]  events    stream   recorded events
+-- ARGV[1]  recordMs  integer  how long from now, unless a longer time is already set
 --
 -- Reply     id  of the last entry
 local limits = KEYS[1]

@@ -1,5 +1,5 @@
--- addFlow.lua - stores flows, of each all jobs or none.
--- A job without children becomes ready or delayed, the others wait for their children. A call that arrives again changes nothing.
+-- addFlow.lua - stores flows: of each flow, all jobs or none.
+-- A job without children becomes ready or delayed. The others wait for their children. A repeated call changes nothing.
 --
 -- KEYS[1]  jobs         hash     id to header and payload
 -- KEYS[2]  waiting      list     ids of ready jobs of priority 0
@@ -7,19 +7,19 @@
 -- KEYS[4]  delayed      zset     entry to the instant at which it is due, ms
 -- KEYS[5]  wake         zset     markers that wake workers
 -- KEYS[6]  producers    zset     producer to the sequence number of its last call
--- KEYS[7]  limits       hash     what keeps jobs from beginning; `listened`
--- KEYS[8]  events       stream   what happened, for those who listen
+-- KEYS[7]  limits       hash     what keeps jobs from starting; `listened`
+-- KEYS[8]  events       stream   recorded events
 -- KEYS[9]  families     hash     the open and ended children of each parent, see `flow.lua`
 -- KEYS[10] grouped      zset     ready jobs that have a group, see `groups.lua`
 -- KEYS[11] turns        zset     groups in the order of their turns
--- KEYS[12] held         zset     group and id of the jobs that have a place of their group
+-- KEYS[12] held         zset     group and id of each job that has one of its group's places
 -- KEYS[13] groups       hash     settings of groups
 -- KEYS[14] answered     string   sequence number and answers of this producer's last call
 -- ARGV[1]  producer     string   9 characters
 -- ARGV[2]  sequence     integer  number of this call; calls of one producer come in order
 -- ARGV[3]  isNew        integer  1: this producer has not called for an hour; the oldest producers are dropped
 -- ARGV[4]  plan         string   one line per job: its id, then a tab before each word of the job. `root`: the first job of a flow;
---                                `open=3`: it has so many children; `ifNew`: the flow is only stored if there is no job of this id;
+--                                `open=3`: it has three children; `ifNew`: the flow is only stored if there is no job of this id;
 --                                `front`, `priority`, `group`, `delay` and `due` as in `add.lua`
 -- ARGV[n]  blobs        string   header and payload of each
 --

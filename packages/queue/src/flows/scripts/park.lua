@@ -1,5 +1,5 @@
 -- park.lua - adds children to an active job, which then waits for them.
--- It is leased no more, has made no attempt, and frees the place of its group. A call that arrives again changes nothing.
+-- Its lease ends, no attempt is counted, and it frees its place in its group. A repeated call changes nothing.
 --
 -- KEYS[1]  jobs         hash    id to header and payload
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
@@ -9,13 +9,13 @@
 -- KEYS[6]  wake         zset    markers that wake workers
 -- KEYS[7]  failures     hash    id to attempts, crashes, last error
 -- KEYS[8]  revoked      zset    leases that ended without their holder
--- KEYS[9]  limits       hash    what keeps jobs from beginning; `listened`
--- KEYS[10] events       stream  what happened, for those who listen
+-- KEYS[9]  limits       hash    what keeps jobs from starting; `listened`
+-- KEYS[10] events       stream  recorded events
 -- KEYS[11] named        zset    name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
 -- KEYS[12] families     hash    the open and ended children of each parent, see `flow.lua`
 -- KEYS[13] grouped      zset    ready jobs that have a group, see `groups.lua`
 -- KEYS[14] turns        zset    groups in the order of their turns
--- KEYS[15] held         zset    group and id of the jobs that have a place of their group
+-- KEYS[15] held         zset    group and id of each job that has one of its group's places
 -- KEYS[16] groups       hash    settings of groups
 -- ARGV[1]  member       string  of `leases`
 -- ARGV[2]  children     integer how many children it gets
@@ -52,14 +52,14 @@ joinGroups(true, grouped, turns, held, groups)
 listen(limits)
 local id = idOf(leasedEntry(member))
 local blob = redis.call('HGET', jobs, id)
--- Without a lease that was revoked, this call has arrived before.
+-- Without a lease, and without a revoked one, this call has arrived before.
 if not redis.call('ZSCORE', leases, member) then return { revokedAs(revoked, member) or '', '' } end
 if not blob then return { member, '' } end
 local list = readPlan(plan, blobs)
 local taken = takenOf(jobs, list, {})
 if taken then return { '', taken } end
 
--- The first number without a record: its earlier children have those before it.
+-- The first number without a record: its earlier children have the numbers before it.
 local first, last = 0, 1
 local function isUsed(number)
   return redis.call('HEXISTS', families, id .. '\t' .. string.format('%d', number)) == 1
@@ -82,7 +82,7 @@ local open = tonumber(redis.call('HGET', families, id) or 0) or 0
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local entry = entryOfBlob(id, blob)
--- It has begun, so it does not expire any more.
+-- It has started, so it no longer expires.
 local record = optionOf(blob, 'expires') and (redis.call('HGET', failures, id) or 'fresh')
 storeJobs(jobs, waiting, prioritised, delayed, wake, families, groups, list, now)
 vacate(entry)
@@ -91,7 +91,7 @@ redis.call('ZADD', delayed, string.format('%.0f', now + parked), entry)
 if not optionOf(blob, 'flow') then redis.call('HSET', jobs, id, withOption(blob, 'flow', '')) end
 if record and string.find(record, 'fresh$') then redis.call('HSET', failures, id, '0\t0\t') end
 tell('delayed', id)
--- Under a limit another job may begin.
+-- Under a limit another job may start.
 wakeWorker(wake)
 turnGroups(wake)
 redis.call('ZREM', leases, member)

@@ -6,7 +6,7 @@
 -- KEYS[3]  dead      zset    id to the instant of its death
 -- KEYS[4]  families  hash    the open and ended children of each parent, see `flow.lua`
 -- KEYS[5]  staged    hash    slices of flows, see `startFlow.lua`
--- ARGV[1]  cursor    string  0 for the first page, then that of the last reply
+-- ARGV[1]  cursor    string  0 for the first page, then the last reply's cursor
 --
 -- Reply     {cursor, id, …}  cursor of the next page, 0: there is none; the ids of such parents
 local jobs = KEYS[1]

@@ -4,12 +4,12 @@
 -- KEYS[1]  kept         zset     id of an ended job to the instant of its end, ms
 -- KEYS[2]  records      hash     id to its record; `!bytes` to the bytes of all
 -- ARGV[1]  verb         string   `show`: changes nothing; or `clean`
--- ARGV[2]  olderThanMs  integer  only jobs that ended so long before this operation; 0: all
--- ARGV[3]  begun        string   server time at which the operation began, epoch ms; empty: now
+-- ARGV[2]  olderThanMs  integer  only jobs that ended this long before the operation; 0: all
+-- ARGV[3]  begun        string   server time at which the operation started, epoch ms; empty: now
 -- ARGV[4]  name         string   only jobs of this name, as their headers have it; empty: all
--- ARGV[5]  cursor       string   0 for the first page, then that of the last reply
+-- ARGV[5]  cursor       string   0 for the first page, then the last reply's cursor
 --
--- Reply     {n, cursor, begun}  how many were deleted, or would be; cursor of the next page, 0: there is none; when the operation began
+-- Reply     {n, cursor, begun}  how many were deleted, or would be; cursor of the next page, 0: there is none; when the operation started
 local kept = KEYS[1]
 local records = KEYS[2]
 local verb = ARGV[1]

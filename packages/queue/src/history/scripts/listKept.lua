@@ -10,7 +10,7 @@
 -- ARGV[4]  name     string   only jobs of this name, as their headers have it; empty: all
 --
 -- Reply     {next, id, at, head, bytes, …}  how many to skip for the next page, or -1 at the end; four for each: when it ended, its record
---           without the result, the size of that
+--           without the result, the size of the result
 local jobs = KEYS[1]
 local kept = KEYS[2]
 local records = KEYS[3]

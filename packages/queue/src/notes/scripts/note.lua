@@ -1,5 +1,5 @@
--- note.lua - adds notes to those of a job.
--- It does so only for the worker that has the lease, and once for each number.
+-- note.lua - adds notes to a job.
+-- Only the worker that has the lease may add them, and each number counts once.
 --
 -- KEYS[1]  leases      zset     take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  revoked     zset     leases that ended without their holder
@@ -7,11 +7,11 @@
 -- ARGV[1]  member      string   of `leases`
 -- ARGV[2]  of          string   when the job was added, in base 36: another job of the same id has other notes
 -- ARGV[3]  number      integer  of this write under the take id, from 1
--- ARGV[4]  keepMs      integer  the notes expire so long after this write
+-- ARGV[4]  keepMs      integer  the notes expire this long after the write
 -- ARGV[5]  maxLines    integer  how many lines stay
 -- ARGV[6]  maxBytes    integer  how many bytes of lines stay
--- ARGV[7]  progress    string   JSON; empty: it stays as it is
--- ARGV[8]  checkpoint  string   JSON; empty: it stays as it is
+-- ARGV[7]  progress    string   JSON; empty: no change
+-- ARGV[8]  checkpoint  string   JSON; empty: no change
 -- ARGV[n]  lines       string   lines of the log
 --
 -- Reply     1 they are written, by this call or an earlier arrival; 0 the lease is no longer held; -1 the job was cancelled
@@ -51,7 +51,7 @@ local function set(name, value)
   fields[#fields + 1] = value
 end
 if old[1] and old[1] ~= of then
-  -- They are of an earlier job. New lines replace the first ones.
+  -- These notes are of an earlier job. New lines replace the first ones.
   for line = math.max(first, #lines + 1), after - 1 do gone[#gone + 1] = string.format('%d', line) end
   if progress == '' then
     gone[#gone + 1] = 'progress'

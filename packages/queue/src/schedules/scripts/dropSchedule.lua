@@ -21,7 +21,7 @@ failOnOtherType(templates, meta)
 if not stored then return 1 end
 if string.match(stored, '^%d+\t([^\t]+)\t') ~= revision then return 0 end
 allowWrites(upcoming)
--- A late copy of the call that added it finds another count.
+-- A late copy of the call that added the schedule finds another count.
 redis.call('HINCRBY', meta, 'schedulesRemoved', 1)
 redis.call('ZREM', upcoming, id)
 redis.call('HDEL', templates, id)

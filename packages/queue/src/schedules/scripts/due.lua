@@ -10,7 +10,7 @@
 --
 -- Reply     {now, next, id, at, schedule, bytes, …}  server time, epoch ms; the first instant that is not due, as text, empty: there is
 --           none; four for each due schedule: score, its field (empty: it is gone), size of its template,
---           and ` busy` if its field has a last run whose job is neither gone nor dead
+--           and ` busy` if the job of its last run still exists and is not dead
 local schedules = KEYS[1]
 local templates = KEYS[2]
 local upcoming = KEYS[3]

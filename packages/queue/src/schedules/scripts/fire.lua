@@ -1,5 +1,5 @@
 -- fire.lua - adds the jobs of due runs, and sets the next run of each schedule.
--- A schedule that is not as its row has it was changed, or has fired already: it stays as it is.
+-- A schedule that differs from its row was changed or has already fired. The script does not change it.
 --
 -- KEYS[1]  jobs         hash    id to header and payload
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
@@ -9,8 +9,8 @@
 -- KEYS[6]  schedules    hash    id to version, revision, runs left, timing as JSON, last run, and whether it is paused
 -- KEYS[7]  templates    hash    id to header without its first word, and payload, of its jobs
 -- KEYS[8]  upcoming     zset    id to the instant of its next run, ms; inf: it has ended, or is paused
--- KEYS[9]  limits       hash    what keeps jobs from beginning; `listened`
--- KEYS[10] events       stream  what happened, for those who listen
+-- KEYS[9]  limits       hash    what keeps jobs from starting; `listened`
+-- KEYS[10] events       stream  recorded events
 -- KEYS[11] dead         zset    id to the instant of its death
 -- ARGV[1]  stamp        string  first word of the headers
 -- ARGV[2]  plan         string  one line per schedule, eight parts between tabs: id, revision, score, score of the next run, runs left
@@ -44,7 +44,7 @@ local fields, ready, later, counts, scores, gone, reply = {}, {}, {}, {}, {}, {}
 for line in string.gmatch(plan, '[^\n]+') do
   local id, revision, at, next, left, runs, mode, wait =
     string.match(line, '^([^\t]+)\t([^\t]*)\t([^\t]+)\t([^\t]+)\t(%d*)\t([%d,]*)\t(%a*)\t(%d+)$')
-  -- A line of what was stored damaged keeps no other schedule from its run.
+  -- A damaged line does not keep other schedules from their runs.
   local isWhole = next == 'inf' or string.find(next or '', '^%d+$')
   id = id or ''
   local schedule = redis.call('HGET', schedules, id)

@@ -1,4 +1,4 @@
--- pending.lua - tells whether the job of the last run of a schedule is still there.
+-- pending.lua - finds out whether the job of a schedule's last run still exists.
 --
 -- Defines lastOf, isPending
 

@@ -1,4 +1,4 @@
--- putSchedule.lua - adds a schedule, or replaces one, if it is still as the caller has read it.
+-- putSchedule.lua - adds or replaces a schedule, if it has not changed since the caller read it.
 --
 -- KEYS[1]  schedules  hash    id to version, revision, runs left, and timing as JSON
 -- KEYS[2]  templates  hash    id to header without its first word, and payload, of its jobs
@@ -8,8 +8,8 @@
 -- ARGV[2]  revision   string  of the schedule that was read; empty: there was none
 -- ARGV[3]  at         string  its score as it was read; empty: there was none
 -- ARGV[4]  removed    string  how many schedules had been removed when it was read
--- ARGV[5]  schedule   string  the new field, with a revision of its own
--- ARGV[6]  template   string  likewise
+-- ARGV[5]  schedule   string  the new field, with a new revision
+-- ARGV[6]  template   string  the new template
 -- ARGV[7]  next       string  the new score
 --
 -- Reply     1  it is stored, by this call or by an earlier arrival of it

@@ -1,5 +1,5 @@
 -- add.lua - stores jobs.
--- They become ready or delayed. A call that arrives again changes nothing.
+-- They become ready or delayed. A repeated call changes nothing.
 --
 -- KEYS[1]  jobs         hash     id to header and payload
 -- KEYS[2]  waiting      list     ids of ready jobs of priority 0
@@ -7,19 +7,19 @@
 -- KEYS[4]  delayed      zset     entry to the instant at which it is due, ms
 -- KEYS[5]  wake         zset     markers that wake workers
 -- KEYS[6]  producers    zset     producer to the sequence number of its last call
--- KEYS[7]  limits       hash     what keeps jobs from beginning; `listened`
--- KEYS[8]  events       stream   what happened, for those who listen
+-- KEYS[7]  limits       hash     what keeps jobs from starting; `listened`
+-- KEYS[8]  events       stream   recorded events
 -- KEYS[n]  others       any      only if a job has the word `group`: `grouped`, `turns`, `held` and `groups`; then only if one has the word
 --                                `ifNew` or `answer`: `leases`, `dead`, `failures` and `suspended`; then
 --                                `unique`, if a job has the word `key`; then, if one has the word `answer`, the stored answers of this
 --                                producer, and of the producer in the word `settles` of each such job
--- ARGV[1]  producer     string   9 characters; the ids of its jobs are these, a dot and a count in base 36
+-- ARGV[1]  producer     string   9 characters; an id of its jobs is these, a dot and a count in base 36
 -- ARGV[2]  sequence     integer  number of this call; calls of one producer come in order
 -- ARGV[3]  isNew        integer  1: this producer has not called for an hour; the oldest producers are dropped
 -- ARGV[4]  plan         string   one line per job: its id, then a tab before each word of the job. Without words it goes to the end of
 --                                `waiting`. `front`: to the front; `priority=-1`: its priority; `group=NAME`: its group; `delay=500`: ms to wait;
---                                `due=1700000000000`: instant; `ifNew`: only if there is no job of this id but one that has expired;
---                                `settles=NAME:5`: only if call 5 of producer NAME did not arrive, which then is refused for ever;
+--                                `due=1700000000000`: instant; `ifNew`: only if no job has this id, or an expired one has;
+--                                `settles=NAME:5`: only if call 5 of producer NAME did not arrive; that call is then refused for ever;
 --                                `answer`: reply with whether it was added, `answer=quick`: without a search. `key=KEY`: only if no job
 --                                has this key, always with `answer`; `ttl=5000`: how long the key stays taken, ms; `extend`: a refused add
 --                                restarts that time; `replace`: a ready or delayed job gets the blob instead, and an active one a
@@ -57,7 +57,7 @@ local isEmpty = redis.call('HLEN', jobs) == 0
 failOnOtherType(waiting)
 local first
 if isPlain then
-  -- A repeat wakes a worker, too. As the first write it checks the type of the key.
+  -- A repeat also wakes a worker. This is the first write, so it checks the type of the key.
   redis.call('ZADD', wake, 0, 'job')
 else
   failOnOtherType(wake, prioritised)
@@ -86,7 +86,7 @@ if leases then
   for i = 1, #stored do redis.call('GET', stored[i]) end
 end
 
--- This producer has called before, so the server has lost the data of the queue.
+-- This producer has called before, so the server has lost the queue's data.
 local sign = isEmpty and isNew ~= '1' and redis.call('ZCARD', producers) == 0 and '-' or ''
 if redis.call('ZADD', producers, 'GT', 'CH', sequence, producer) == 0 then
   return now .. (string.match(stored[1] and redis.call('GET', stored[1]) or '', '^' .. sequence .. '(\n.*)') or '')
@@ -96,7 +96,7 @@ if isNew == '1' or sign ~= '' then
   redis.call('ZREMRANGEBYRANK', producers, 0, -10001)
 end
 
--- Most calls need none of the libraries, and defining their functions takes longer than a command.
+-- Most calls need no library, and defining the functions of the libraries takes longer than a command.
 if isPlain then
   local ids, fields = {}, {}
   for id in string.gmatch(plan, '[^\n]+') do
@@ -118,7 +118,7 @@ end
 lines = listened and {}
 if grouped then
   joinGroups(true, grouped, turns, places, groups)
-  -- From now on all scripts heed groups.
+  -- From now on all scripts respect groups.
   if redis.call('HEXISTS', groups, '') == 0 then redis.call('HSET', groups, '', '0 wait 0 0') end
 end
 local ids, words = {}, {}
@@ -157,8 +157,8 @@ local function takeKey(key, id, till, before)
   redis.call('HSET', unique, key, keyRecord(id, till, before))
 end
 
--- A job that gets another name waits no longer for its former one to go on. Of many that do, the first 10,000 are searched, about 10 ms;
--- another one stays until they go on.
+-- A job that gets another name no longer waits for its former name. If many jobs wait for that name, the first 10,000 are searched in
+-- about 10 ms. A job after these stays suspended until the former name goes on.
 local unsuspended = {}
 local function unsuspend(entry, name)
   local from, to = '[' .. name .. ' ', '(' .. name .. '!'
@@ -176,7 +176,7 @@ local function unsuspend(entry, name)
   end
 end
 
--- Gives a job that is ready or delayed this blob and, if it waits for no further attempt, the due instant. It keeps its priority and group.
+-- Gives a ready or delayed job this blob and, unless it waits for its next attempt, the due instant. The job keeps its priority and group.
 local function replace(held, former, blob, due)
   local entry = entryOfBlob(held.id, former)
   local priority = string.match(entry, '^!(-?[1-9]%d*)[!@]')
@@ -195,8 +195,9 @@ local function replace(held, former, blob, due)
   end
 end
 
--- Whether an expired job that no worker has gets this blob. Its entry stays where it is, so no list of work is searched. A job with a
--- record, and one that waits for the end of another, does not expire; one of a flow stays until a worker ends it. Nil: it is ready, so it cannot wait for this due instant.
+-- Whether an expired job that no worker has gets this blob. Its entry stays in its place, so no list of work is searched. A job with a
+-- record, or that waits until another job ends, does not expire. A job of a flow stays until a worker ends it. Nil: the job is ready, so it
+-- cannot wait for this due instant.
 local function renew(id, blob, due)
   if added[id] then return false end
   local former = redis.call('HGET', jobs, id)
@@ -214,8 +215,8 @@ local function renew(id, blob, due)
   return true
 end
 
--- `added` if a job may be added, or the state of the job that has its key; the id of either; `replaced` if that has the blob now,
--- `follows` if the job is its successor.
+-- `added` if a job may be added, or the state of the job that has its key; the id of either; `replaced` if the job with the key has the
+-- blob now, `follows` if the added job is its successor.
 local claims = 0
 local function claim(word, id, blob, due)
   claims = claims + 1
@@ -238,7 +239,7 @@ local function claim(word, id, blob, due)
   if word.extend then takeKey(key, held.last, till, held.before) end
   if word.replace and held.id then
     local former = redis.call('HGET', jobs, held.id)
-    -- A job that waits for its children has begun.
+    -- A job that waits for its children has started.
     if state == 'ready' or state == 'delayed' and (dueAt or 0) < parked then
       replace(held, former, blob, due)
       return state, held.id, 'replaced'
@@ -259,8 +260,8 @@ for i, id in ipairs(ids) do
   local wantsAnswer = word.answer
   local isStored, answer, before = false, 'added'
   if word.settles then
-    -- A sequence number in `producers` means that the call arrived. A half above the number means that it is refused from now on.
-    -- Repeats are recorded per job, also those that added nothing: a later one would add it. Their answers join those of the call.
+    -- A sequence number in `producers` means that the call arrived. The number plus a half means that the call is refused from now on.
+    -- Repeats are recorded for each job, even if they added nothing: otherwise a later repeat would add it. Their answers join the call's.
     local former, number = string.match(word.settles, '(%w+):(%d+)')
     local repeated = word.settles .. ':' .. id
     if wantsAnswer then
@@ -280,7 +281,7 @@ for i, id in ipairs(ids) do
     end
   end
   local entry = entryOf(id, tonumber(word.priority or 0), word.group)
-  -- From `behind` on, a score is that of a successor.
+  -- A score of `behind` or more belongs to a successor.
   local due = math.min(word.delay and now + word.delay or tonumber(word.due or now), behind - 1)
   if not isStored and word.ifNew and (added[id] or redis.call('HEXISTS', jobs, id) == 1) then
     isStored = true
@@ -300,7 +301,7 @@ for i, id in ipairs(ids) do
   end
   if not isStored then
     if word.key then
-      -- At once, for a later job of the call with the same key.
+      -- Now, because a later job of the call can have the same key.
       redis.call('HSET', jobs, id, blobs[i])
     else
       fields[#fields + 1] = id

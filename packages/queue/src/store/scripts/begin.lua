@@ -1,6 +1,6 @@
--- begin.lua - records that a job begins.
--- It is called for a job that a further crash would make a dead letter. That crash is charged only to a job that
--- began, since a job that waited in the memory of a process did not cause its death.
+-- begin.lua - records that a job starts.
+-- It is called for a job that one more crash would make a dead letter. Only a job that started is charged with that crash: a job that
+-- waited in the memory of a process did not cause its death.
 --
 -- KEYS[1]  leases    zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  failures  hash    id to attempts, crashes, last error

@@ -14,14 +14,14 @@ local function readPlan(plan, blobs)
   return list
 end
 
--- The first id that another job has, or that is in `added`; nil: there is none.
+-- The first id that another job has, or that is in `added`. Nil: there is none.
 local function takenOf(jobs, list, added)
   for _, job in ipairs(list) do
     if job.ifNew and (added[job.id] or redis.call('HEXISTS', jobs, job.id) == 1) then return job.id end
   end
 end
 
--- Call it after all reads, and before `turnGroups`. `isParent` decides whether a parent counts a child; without it, every parent does.
+-- Call this after all reads, and before `turnGroups`. `isParent` decides whether a parent counts a child; without it, every parent does.
 local function storeJobs(jobs, waiting, prioritised, delayed, wake, families, groups, list, now, isParent)
   local earliest = tonumber(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] or nil) or math.huge
   local fields, open, later, ready, isEarlier = {}, {}, {}, {}, false

@@ -1,5 +1,5 @@
 -- cancel.lua - ends a job, wherever it is.
--- If a worker has the job, its lease is revoked: the worker can no longer end the job. It learns that with its next heartbeat, or by a push.
+-- If a worker has the job, its lease is revoked: the worker can no longer end the job. The worker is notified by its next heartbeat, or by a push.
 --
 -- KEYS[1]  jobs         hash    id to header and payload
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
@@ -10,20 +10,20 @@
 -- KEYS[7]  dead         zset    id to the instant of its death
 -- KEYS[8]  revoked      zset    leases that ended without their holder
 -- KEYS[9]  wake         zset    markers that wake workers
--- KEYS[10]  limits      hash    what keeps jobs from beginning; `listened`
--- KEYS[11]  events      stream  what happened, for those who listen
+-- KEYS[10]  limits      hash    what keeps jobs from starting; `listened`
+-- KEYS[11]  events      stream  recorded events
 -- KEYS[12] suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- KEYS[13] named        zset    name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
 -- KEYS[14] meta         hash    counters
 -- KEYS[15] families     hash    the open and ended children of each parent, see `flow.lua`
 -- KEYS[16] grouped  zset    ready jobs that have a group, see `groups.lua`
 -- KEYS[17] turns    zset    groups in the order of their turns
--- KEYS[18] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[18] held     zset    group and id of each job that has one of its group's places
 -- KEYS[19] groups   hash    settings of groups
--- KEYS[n]  replies      hash    of the caller, only if the job was called: id to what became of the job
+-- KEYS[n]  replies      hash    of the caller, only if the job was called: id to the outcome of the job
 -- ARGV[1]  id           string  of the job
 -- ARGV[2]  header       string  its header line, if a later job may have the same id; else empty
--- ARGV[3]  cursor       string  `0`, then that of the last reply: the leases are searched page by page
+-- ARGV[3]  cursor       string  `0`, then the last reply's cursor: the leases are searched page by page
 -- ARGV[4]  channel      string  of the caller's inbox, empty if the job was not called
 -- ARGV[5]  caller       string  its name there
 -- ARGV[6]  pushes       string  the channel on which workers learn of cancelled jobs
@@ -90,7 +90,7 @@ for _, key in ipairs(replies) do
   redis.call('PEXPIRE', key, 600000)
 end
 if member then
-  -- Under a limit another job may begin.
+  -- Under a limit another job may start.
   redis.call('ZADD', wake, 0, 'job')
   local time = redis.call('TIME')
   revoke(revoked, time[1] * 1000 + math.floor(time[2] / 1000), member, true)

@@ -1,11 +1,12 @@
 -- choose.lua - chooses the jobs that a step takes while names have limits.
--- It changes nothing. Jobs of names that are stopped leave the front of the ready ones for `suspended`, so that no step meets them again.
+-- It changes nothing. The step then moves jobs of stopped names from the front of the ready jobs to `suspended`, so that no step meets
+-- them again.
 --
 -- Needs idOf, placedEntry, nameOf, limitsOf, inTurn
 -- Defines addStale, chooseByName
 
--- Adds the members of `named` whose leases are gone, though no script removed them: deleted by hand, or ended by an older worker. 50 are
--- looked up, of more another part each time. Those in `isEnding` are left to `namedOf`.
+-- Adds the members of `named` whose leases are gone, though no script removed them: someone deleted them, or an older worker ended them.
+-- It looks up 50 at a time, each time another part. `namedOf` handles those in `isEnding`.
 local function addStale(leaving, leases, named, isEnding, micros)
   local start = 50 * (micros % (math.floor(redis.call('ZCARD', named) / 50) + 1))
   for _, member in ipairs(redis.call('ZRANGE', named, start, start + 49)) do
@@ -14,16 +15,15 @@ local function addStale(leaving, leases, named, isEnding, micros)
   end
 end
 
--- Chooses up to `count` jobs, and no further one once they have `maxBytes`, from `suspended` and from the ready ones, which `firstReady(n)` reads. Those in `inTurn`
--- have a group, and come before `suspended` if they are first. Members of `named` that are `leaving` do
--- not count as active.
+-- Chooses up to `count` jobs from `suspended` and from the ready jobs, which `firstReady(n)` reads, until they have `maxBytes`. Jobs in
+-- `inTurn` have a group, and come before `suspended` if they are first. Members of `named` that are `leaving` do not count as active.
 -- Replies with their entries, ids and blobs; how many jobs of priority 0 it met, and the ids of the others; those of them that it suspends,
 -- at most 100, each with its name; members of `suspended` that it took; of the taken ones the name and entry if the name has a
--- concurrency; whether further jobs in `suspended` may begin; whether there was no room for further ones; how many jobs with a group it met.
+-- concurrency; whether further jobs in `suspended` may start; whether there was no room for further ones; how many jobs with a group it met.
 local function chooseByName(jobs, suspended, named, names, leaving, count, maxBytes, firstReady)
   local entries, ids, blobs, ranked, later, brought, held, plain, ofGroups = {}, {}, {}, {}, {}, {}, {}, 0, 0
   local add = table.insert
-  -- For each name, how many more of its jobs may begin: below 1 for one that is paused.
+  -- For each name, how many more of its jobs may start: below 1 for one that is paused.
   local room, limits = {}, limitsOf(names)
   for _, member in ipairs(leaving) do
     local name = string.match(member, '^%S+')
@@ -41,8 +41,8 @@ local function chooseByName(jobs, suspended, named, names, leaving, count, maxBy
     return member and { member, string.match(member, '^(%S*) ?(.*)$') }
   end
   local function isBefore(one, other) return one[3] < other[3] end
-  -- The first job of each name, by place; a step that takes nothing needs none behind one that may begin. With very many names the last ones
-  -- wait for a later step.
+  -- The first job of each name, by place. A step that takes nothing needs no job after one that may start. With very many names, the last
+  -- ones wait for a later step.
   local firsts, from = {}, '-'
   for _ = 1, 200 do
     local first = firstBetween(from, '+')

@@ -1,5 +1,5 @@
 -- clean.lua - deletes jobs of one state that are old enough.
--- One call looks at about 100 of them, or at up to 500 of `waiting`. Of `delayed` it leaves those that wait for their children.
+-- One call looks at about 100 of them, or at up to 500 of `waiting`. It leaves jobs in `delayed` that wait for their children.
 --
 -- KEYS[1]  jobs         hash     id to header and payload
 -- KEYS[2]  failures     hash     id to attempts, crashes, last error
@@ -8,22 +8,22 @@
 -- KEYS[5]  unique       hash     key to its last job
 -- KEYS[6]  dead         zset     id to the instant of its death
 -- KEYS[7]  meta         hash     counters
--- KEYS[8]  limits       hash     what keeps jobs from beginning; `listened`
--- KEYS[9]  events       stream   what happened, for those who listen
+-- KEYS[8]  limits       hash     what keeps jobs from starting; `listened`
+-- KEYS[9]  events       stream   recorded events
 -- KEYS[10] families     hash     the open and ended children of each parent, see `flow.lua`
 -- KEYS[11] grouped  zset    ready jobs that have a group, see `groups.lua`
 -- KEYS[12] turns    zset    groups in the order of their turns
--- KEYS[13] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[13] held     zset    group and id of each job that has one of its group's places
 -- KEYS[14] groups   hash    settings of groups
 -- KEYS[15] listed       string   the jobs of the state: a list of ids, or a zset of ids, entries, or members of `suspended` or `grouped`
 -- ARGV[1]  verb         string   `show`: changes nothing; or `clean`
 -- ARGV[2]  state        string   `waiting`, `prioritised`, `suspended`, `grouped`, `delayed` or `dead`
--- ARGV[3]  olderThanMs  integer  only jobs that were added, or died, so long before this operation; 0: all
--- ARGV[4]  begun        string   server time at which the operation began, epoch ms; empty: now
+-- ARGV[3]  olderThanMs  integer  only jobs that were added, or died, this long before the operation; 0: all
+-- ARGV[4]  begun        string   server time at which the operation started, epoch ms; empty: now
 -- ARGV[5]  name         string   only jobs of this name, as their headers have it; empty: all
--- ARGV[6]  cursor       string   0 for the first page, then that of the last reply
+-- ARGV[6]  cursor       string   0 for the first page, then the last reply's cursor
 --
--- Reply     {n, cursor, begun}  how many were deleted, or would be; cursor of the next page, 0: there is none; when the operation began
+-- Reply     {n, cursor, begun}  how many were deleted, or would be; cursor of the next page, 0: there is none; when the operation started
 local jobs = KEYS[1]
 local failures = KEYS[2]
 local delayed = KEYS[3]
@@ -70,7 +70,7 @@ else
   end
 end
 local members, places, ids, isChosen, bytes, looked = {}, {}, {}, {}, 0, 0
--- Keys that no job has once these are gone; see `unique.lua`. Otherwise they would stay until later adds sweep them.
+-- Keys that no job has after these jobs are deleted; see `unique.lua`. Otherwise they would stay until later adds remove them.
 local freed, size = {}, 0
 for i = #entries, 1, -1 do
   if isList and bytes > 4194304 then break end

@@ -1,10 +1,10 @@
--- contact.lua - notices that nobody could reach the queue.
--- Whoever has active jobs, or watches those of others, leaves the time in `meta`. After a silence no lease is reclaimed for a while, since
--- its holder may be alive: it renews the lease, or hands the job back.
+-- contact.lua - notices that no worker could reach the queue.
+-- Each worker that has active jobs, or watches the jobs of others, stores the time in `meta`. After a silence no lease is reclaimed for a
+-- while: its holder may be alive, and then renews the lease or hands the job back.
 --
 -- Defines makeContact
 
--- The instant until which no lease is reclaimed; 0 if there is none. A clock that was set back counts for nothing.
+-- The instant until which no lease is reclaimed; 0 if there is none. A clock that was set back is ignored.
 local function makeContact(meta, now, leaseMs)
   local last, till = unpack(redis.call('HMGET', meta, 'contactAt', 'graceUntil'), 1, 2)
   if now - (tonumber(last or nil) or now) > leaseMs / 2 + 1000 then

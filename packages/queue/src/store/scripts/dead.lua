@@ -7,7 +7,7 @@ local function sizeOf(jobs, failures, id)
   return redis.call('HSTRLEN', jobs, id) + redis.call('HSTRLEN', failures, id)
 end
 
--- Called after the job's failure was written.
+-- Call this after the job's failure was written.
 local function makeDead(jobs, failures, dead, meta, id, now)
   redis.call('ZADD', dead, string.format('%.0f', now), id)
   redis.call('HINCRBY', meta, 'deadBytes', sizeOf(jobs, failures, id))
@@ -30,7 +30,7 @@ local function overdueDead(jobs, failures, dead, meta, bounds, now)
     bytes = bytes + sizeOf(jobs, failures, oldest[i])
   end
   if #ids > 0 then
-    -- Not `-bytes`: for letters whose data is gone that is -0, which Redis refuses.
+    -- Not `-bytes`: for letters without data it is -0, which Redis rejects.
     redis.call('HINCRBY', meta, 'deadBytes', 0 - bytes)
     redis.call('HINCRBY', meta, 'deadDropped', #ids)
   end

@@ -1,4 +1,4 @@
--- drain.lua - deletes some of the jobs that wait, the first ones.
+-- drain.lua - deletes the first jobs that wait.
 -- Parents that fail with them become dead letters, and stay.
 --
 -- KEYS[1]  jobs      hash     id to header and payload
@@ -8,14 +8,14 @@
 -- KEYS[5]  delayed   zset     entry to the instant at which it is due, ms
 -- KEYS[6]  wake      zset     markers that wake workers
 -- KEYS[7]  unique    hash     key to its last job; without it no job has a successor
--- KEYS[8]  limits    hash     what keeps jobs from beginning; `listened`
--- KEYS[9]  events    stream   what happened, for those who listen
+-- KEYS[8]  limits    hash     what keeps jobs from starting; `listened`
+-- KEYS[9]  events    stream   recorded events
 -- KEYS[10] dead      zset     id to the instant of its death
 -- KEYS[11] meta      hash     counters
 -- KEYS[12] families  hash     the open and ended children of each parent, see `flow.lua`
 -- KEYS[13] grouped  zset    ready jobs that have a group, see `groups.lua`
 -- KEYS[14] turns    zset    groups in the order of their turns
--- KEYS[15] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[15] held     zset    group and id of each job that has one of its group's places
 -- KEYS[16] groups   hash    settings of groups
 -- ARGV[1]  from      string   `waiting`, `ranked`, `suspended` or `grouped`
 -- ARGV[2]  count     integer  how many to delete at most, up to 500; fewer if they have more than 4 MiB

@@ -1,5 +1,5 @@
--- edit.lua - replaces what is stored of a job that is not active.
--- If its priority changes, it goes behind all other jobs of that priority.
+-- edit.lua - replaces the header and payload of a job that is not active.
+-- If its priority changes, it goes after all other jobs of that priority.
 --
 -- KEYS[1]  jobs         hash    id to header and payload
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
@@ -11,13 +11,13 @@
 -- KEYS[8]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- KEYS[9] grouped  zset    ready jobs that have a group, see `groups.lua`
 -- KEYS[10] turns    zset    groups in the order of their turns
--- KEYS[11] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[11] held     zset    group and id of each job that has one of its group's places
 -- KEYS[12] groups   hash    settings of groups
 -- ARGV[1]  id           string  of the job
 -- ARGV[2]  digest       string  SHA-1 of the header and payload that the caller has read, hexadecimal
 -- ARGV[3]  blob         string  its header and payload from now on
 --
--- Reply     `edited` it has them now; `none` there is no such job; `changed` it has other ones than the caller has read; `elsewhere` it
+-- Reply     `edited` it has them now; `none` there is no such job; `changed` they differ from what the caller has read; `elsewhere` it
 --           is active, or in no list of work: only a search of `leases` can tell. Only `edited` may have changed something
 local jobs = KEYS[1]
 local waiting = KEYS[2]

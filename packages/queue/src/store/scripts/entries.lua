@@ -1,11 +1,11 @@
 -- entries.lua - entries of jobs.
--- An entry is how a job stands in lists of work: its id, or `!priority!id` if the priority is not 0, or `!priority@group!id` if it has a group.
+-- An entry is the form of a job in lists of work: its id, or `!priority!id` if the priority is not 0, or `!priority@group!id` if it has a group.
 --
 -- Defines behind, parked, optionOf, withOption, decoded, boundedPriority, idOf, groupOf, entryOf, entryOfBlob, leasedEntry, placedAs, placedEntry, takeIdOf, parseRecord, nameOf
--- These read whatever is stored, also what no door lets in: a script that fails here would fail after its first write.
+-- These functions read any stored text, even one that no call would accept: an error here would come after the first write of a script.
 
--- In `delayed` the score of a job that waits for the end of another is its due instant plus `behind`, see `successor.lua`; that of one
--- that waits for its children is that instant plus `parked`, see `flow.lua`.
+-- In `delayed`, the score of a job that waits until another job ends is its due instant plus `behind`, see `successor.lua`. The score of a
+-- job that waits for its children is its due instant plus `parked`, see `flow.lua`.
 local behind, parked = 1000000000000000, 2000000000000000
 
 -- The letters of the options in the header of a stored job; see `words.ts`.
@@ -28,7 +28,7 @@ local function decoded(text)
   return (string.gsub(text, '%%(%x%x)', function(digits) return string.char(tonumber(digits, 16)) end))
 end
 
--- A priority as a number; beyond the bounds the scores of two would overlap.
+-- A priority as a number. Beyond the bounds, the scores of two priorities would overlap.
 local function boundedPriority(text)
   return math.max(-1048575, math.min(1048575, tonumber(text) or 0))
 end
@@ -61,8 +61,8 @@ local function leasedEntry(member)
   return string.sub(member, 13)
 end
 
--- A member of `suspended` or `grouped`: the jobs of a name or group sort by priority, then by number. Those that came in order have numbers
--- from 10^15 on.
+-- A member of `suspended` or `grouped`: the jobs of a name or group sort by priority, then by number. Jobs that came in order have numbers
+-- of 10^15 or more.
 local function placedAs(name, entry, number)
   local _, priority = idOf(entry)
   return string.format('%s %07d%016.0f ', name, priority + 1048576, number) .. entry
@@ -77,7 +77,7 @@ local function takeIdOf(member)
   return string.sub(member, 1, 12)
 end
 
--- The parts of a record in `failures`: attempts, crashes, the last error as JSON, and the take id under which the job last began while it
+-- The parts of a record in `failures`: attempts, crashes, the last error as JSON, and the take id under which the job last started while it
 -- had one crash left. A record that cannot be read counts as none.
 local function parseRecord(record)
   local attempts, crashes, begun, last = string.match(record or '', '^(%d+)\t(%d+) ?(%w*)\t(.*)$')

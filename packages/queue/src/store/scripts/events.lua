@@ -4,10 +4,10 @@
 --
 -- Defines lines, listen, tell, recordEvents
 
--- The events of this call; false: nobody listens.
+-- The events of this call. False: there is no reader.
 local lines
 
--- Called before the first write.
+-- Call this before the first write.
 local function listen(limits)
   lines = redis.call('HGET', limits, 'listened') and {}
 end
@@ -16,8 +16,7 @@ local function tell(...)
   if lines then lines[#lines + 1] = table.concat({ ... }, '\t') end
 end
 
--- Called when all else is written. An error is ignored: a listener does not keep jobs from their work. Nothing is recorded once the
--- stream has expired.
+-- Call this after all other writes. An error is ignored: events never stop jobs. Nothing is recorded after the stream has expired.
 local function recordEvents(events)
   local entry = ''
   for i = 1, lines and #lines or 0 do

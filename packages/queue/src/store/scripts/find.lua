@@ -1,4 +1,4 @@
--- find.lua - reads where one job is, and what is stored of it, without a search. Changes nothing.
+-- find.lua - reads the state and the stored data of one job, without a search. Changes nothing.
 --
 -- KEYS[1]  jobs         hash    id to header and payload
 -- KEYS[2]  prioritised  zset    ids of ready jobs of other priorities than 0

@@ -1,10 +1,10 @@
--- findKeys.lua - finds keys of a queue by their beginning. Changes nothing.
+-- findKeys.lua - finds keys of a queue by their prefix. Changes nothing.
 -- It looks at about 1,000 keys of the server.
 --
--- KEYS[1]  meta    hash    counters; its name without these four letters is how all keys of the queue begin
--- ARGV[1]  cursor  string  0 for the first page, then that of the last reply
+-- KEYS[1]  meta    hash    counters; its name without these four letters is the prefix of all keys of the queue
+-- ARGV[1]  cursor  string  0 for the first page, then the last reply's cursor
 --
--- Reply     {cursor, end, …}  cursor of the next page, 0: there is none; how each key that was found goes on
+-- Reply     {cursor, end, …}  cursor of the next page, 0: there is none; the rest of each key that was found
 local meta = KEYS[1]
 local cursor = ARGV[1]
 

@@ -1,4 +1,4 @@
--- flow.lua - lets a job begin once its children have ended.
+-- flow.lua - lets a job start once its children have ended.
 -- The option `flow` in a header has for each parent of the job a comma, `f` (it fails with this child) or `i`, which of its children this
 -- is, a colon, and the parent's id, percent-encoded. `families` has for each parent its id, with the number of its open children; and for
 -- each child that id, a tab and the child's number, with the child's id, behind which a tab, its name, a tab and its outcome follow once it
@@ -7,7 +7,7 @@
 -- Needs parked, optionOf, parseRecord, nameOf, decoded, clock, heldBack, letGo, releaseSuccessor, inBatches, makeDead, tell
 -- Defines settled, disband, settle, closeFamilies
 
--- What this call has ended: ids; entries that leave `delayed`; parents that leave `families`. Removals come last.
+-- What this call ends: ids; entries that leave `delayed`; parents that leave `families`. Removals come last.
 local settled, parting, disbanded = {}, {}, {}
 
 -- Forgets the children of a job that is about to be deleted.
@@ -15,9 +15,9 @@ local function disband(families, id)
   if redis.call('HEXISTS', families, id) == 1 then table.insert(disbanded, id) end
 end
 
--- Called before the job is deleted, or once it is a dead letter. Each child counts once: its record must be its id alone. A child that did
--- not complete may make its parent a dead letter, which then settles as well. All of them have the error of the first one as their cause.
--- Returns whether a parent may begin.
+-- Call this before the job is deleted, or after it has become a dead letter. Each child counts once: its record must be its id alone. A
+-- child that did not complete may make its parent a dead letter, which then settles as well. The first error is the cause of all of them.
+-- Returns whether a parent may start.
 local function settle(jobs, delayed, wake, failures, dead, meta, families, id, outcome)
   local list, isReleased = { { id, outcome } }, false
   for _, job in ipairs(list) do
@@ -69,7 +69,7 @@ local function closeFamilies(delayed, families)
       local n = id .. '\t' .. (ten > 0 and ten or '')
       if redis.call('HDEL', families, n .. '0', n .. '1', n .. '2', n .. '3', n .. '4', n .. '5', n .. '6', n .. '7', n .. '8', n .. '9') < 10 then break end
     end
-    -- Its own field comes last, so that the key exists until here.
+    -- The parent's own field comes last, so that the key exists until here.
     redis.call('HDEL', families, id)
   end
 end

@@ -1,6 +1,6 @@
 -- groupPlaces.lua - reads which jobs have a place of a group. Changes nothing.
 --
--- KEYS[1]  held   zset    group and id of the jobs that have a place of their group
+-- KEYS[1]  held   zset    group and id of each job that has one of its group's places
 -- ARGV[1]  group  string  its name
 --
 -- Reply     ids  of up to 1,000 jobs

@@ -1,11 +1,11 @@
 -- groups.lua - runs the jobs of a group in order, and gives all groups fair turns.
 -- `grouped` has the ready jobs that have a group, as `group place entry`; `held` has `group id` for each job that has one of the places of
 -- its group: it is active, or it waits for its next attempt or for its name. `turns` has each group that has jobs in these two, by virtual
--- time: a job that begins moves its group on by 10,000, divided by its weight. If the group may not begin now, `away` is added. `groups`
+-- time: a job that starts moves its group on by 10,000, divided by its weight. If the group may not start now, `away` is added. `groups`
 -- has settings: of one group `concurrency weight pausedAt`, 0 for those of all; and of all groups, under the empty name, `concurrency retry
 -- count perMs`, as long as the queue exists: see `noGroups.lua`. A group of which no job may begin before an instant has that instant, ms, plus twice `away`, until it is met after that.
 --
--- A script that moves a job to, from or within these keys meets its group. `turnGroups` then decides anew whether that group may begin.
+-- A script that moves a job to, from or within these keys meets its group. `turnGroups` then decides anew whether that group may start.
 --
 -- Needs idOf, groupOf, entryOf, placedAs, placedEntry, inBatches, wakeWorker, wakeTimers
 -- Defines seats, inTurn, joinGroups, expectGroups, meetGroup, haltGroup, vacate, enterGroups, settlePlace, tendGroups, withGroups, groupShare, beginGroups, turnGroups, closeGroups
@@ -13,10 +13,10 @@
 local away = 4000000000000000
 -- Of this call: the keys; the groups that it met; places that jobs got; what leaves each key at its end: places, members of `grouped`, groups.
 local seats = { met = {}, got = {}, lost = {}, gone = {}, idle = {}, stored = {} }
--- The jobs that may begin, in the order of their turns; and for the entry of each `true`.
+-- The jobs that may start, in the order of their turns; and for the entry of each `true`.
 local inTurn = {}
 
--- Called before the first write: it fails if one of these keys has another type.
+-- Call this before the first write: it fails if one of these keys has another type.
 local function joinGroups(_, grouped, turns, held, groups)
   seats.grouped, seats.turns, seats.held, seats.groups = grouped, turns, held, groups
   for _, key in ipairs({ grouped, turns }) do redis.call('ZCARD', key) end
@@ -38,10 +38,10 @@ local function expectGroups(names, scores)
   end
 end
 
--- A group and its state, with the changes of this call. If the group's jobs run one at a time, it counts at most two waiting jobs.
+-- A group and its state, with the changes of this call. If the group runs one job at a time, this counts at most two waiting jobs.
 local function meetGroup(group)
   if not seats.virtual then
-    -- The first turn. If no group may begin, about that of the last job that began.
+    -- The first turn. If no group may start, about the turn of the last job that started.
     local first = tonumber(redis.call('ZRANGE', seats.turns, 0, 0, 'WITHSCORES')[2] or nil) or 0
     if first >= away then
       local before = string.format('(%.0f', 2 * away)
@@ -92,13 +92,13 @@ local function mayBegin(facts)
   return facts.waiting > 0 and facts.active < facts.most and facts.opensAt <= seats.now
 end
 
--- No job of the group of this entry begins before an instant.
+-- Keeps all jobs of this entry's group from starting before an instant.
 local function haltGroup(entry, at)
   local facts = meetGroup((groupOf(entry)))
   facts.opensAt = math.max(facts.opensAt, math.min(at, 900000000000000))
 end
 
--- A group that had no jobs begins behind all that are a turn ahead, so it gains nothing by adding them one at a time.
+-- A group that had no jobs starts after all groups that are a turn ahead, so it gains nothing by adding jobs one at a time.
 local function turnOf(facts)
   return math.min(away - 1, facts.turn and math.max(facts.turn, seats.virtual) or seats.virtual + facts.step)
 end
@@ -118,8 +118,8 @@ local function vacate(entry, group, id)
   return true
 end
 
--- Puts jobs that are ready behind or in front of the others of their group and priority; in front also those that kept a place. Replies with
--- the jobs that have no group.
+-- Puts ready jobs after or ahead of the other jobs of their group and priority. Jobs that kept a place always go ahead. Replies with the
+-- jobs that have no group.
 local function enterGroups(entries, atFront)
   local others, members, edges = {}, {}, {}
   local first, last, step = 1, #entries, 1
@@ -156,14 +156,14 @@ local function enterGroups(entries, atFront)
   return others
 end
 
--- Whether a job of this entry, whose attempt ended this way, keeps its place in its group. Otherwise it is freed.
+-- Whether a job of this entry, whose attempt ended this way, keeps its place in its group. Otherwise the place is freed.
 local function settlePlace(jobs, way, entry, id)
   local waits = (way == 'retry' or way == 'snooze') and groupOf(entry) and redis.call('HEXISTS', jobs, id) == 1
   if not waits or string.find(redis.call('HGET', seats.groups, '') or '', 'pass', 1, true) then vacate(entry) end
 end
 
 -- Whether jobs of groups are ready. Each look meets groups whose halt has ended. It also checks ten places and the turn of one group: a place
--- whose job is gone, as after keys were deleted, would stop its group.
+-- without a job, for example after someone deleted keys, would stop its group.
 local function tendGroups(looks, jobs, dead, now, micros)
   math.randomseed(micros % 1000000)
   local function some(key, most)
@@ -184,7 +184,7 @@ local function tendGroups(looks, jobs, dead, now, micros)
   return redis.call('EXISTS', seats.grouped) == 1
 end
 
--- The jobs that may begin next, up to `count`, in the order of their groups' turns.
+-- The jobs that may start next, up to `count`, in the order of their groups' turns.
 local function nextInTurn(count)
   local line, turns, byTurn, chosen = {}, {}, {}, {}
   local names, scores = {}, {}
@@ -194,7 +194,7 @@ local function nextInTurn(count)
   end
   expectGroups(names, scores)
   for _, group in ipairs(names) do meetGroup(group) end
-  -- Groups with the same turn go by name. Sorting numbers and names takes less than sorting by a function.
+  -- Groups with the same turn are sorted by name. Sorting numbers and names is faster than sorting by a function.
   for group, facts in pairs(seats.met) do
     if mayBegin(facts) then
       facts.turn = turnOf(facts)
@@ -233,7 +233,7 @@ local function nextInTurn(count)
   return chosen
 end
 
--- Up to `wanted` ready jobs, of groups at most `count`. Half the time these come first, at random.
+-- Up to `wanted` ready jobs, of which at most `count` have a group. Half of the time, at random, the jobs of groups come first.
 local function withGroups(count, wanted, firstReady)
   inTurn.isFirst = math.random() < 0.5
   local found = inTurn.isFirst and {} or firstReady(wanted)
@@ -252,7 +252,7 @@ local function groupShare(count, all)
   return inTurn.isFirst and math.min(count, #inTurn) or math.max(0, count - all + #inTurn)
 end
 
--- The first `count` jobs in turn begin.
+-- The first `count` jobs in turn start.
 local function beginGroups(count)
   for i = 1, count do
     local one = inTurn[i]
@@ -270,8 +270,8 @@ local function beginGroups(count)
   end
 end
 
--- Writes what this call adds, and wakes workers, in a step only those that wait for an instant. In a step it replies with whether a group may
--- begin, and when the first of those goes on that are halted.
+-- Writes what this call adds, and wakes workers; in a step, only workers that wait for an instant. In a step, it replies with whether a group
+-- may start, and when the first halted group goes on.
 local function turnGroups(wake, isStep)
   local scores, places, isAny = {}, {}, false
   for group, facts in pairs(seats.met) do

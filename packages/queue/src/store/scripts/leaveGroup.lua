@@ -1,9 +1,9 @@
--- leaveGroup.lua - lets a job leave its group.
+-- leaveGroup.lua - removes a job from its group.
 --
 -- Needs seats, meetGroup, vacate
 -- Defines leaveGroup
 
--- A job leaves the queue. `place`: where `placeOf` found it.
+-- Call this when a job leaves the queue. `place`: where `placeOf` found it.
 local function leaveGroup(entry, place)
   if string.byte(place) ~= 64 then return vacate(entry) end
   local facts = meetGroup(string.match(place, '^@(%S*)'))

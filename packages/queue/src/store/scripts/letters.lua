@@ -9,7 +9,7 @@
 -- ARGV[3]  name      string   only letters of jobs of this name, as their headers have it; empty: all
 -- ARGV[4]  count     integer  how many of them to read at most, up to 50; fewer if they have more than 1 MiB
 --
--- Reply     {id, diedAt, blob, record, …}  four for each of at most 50 letters at which it looked; the blob of one of another name is empty
+-- Reply     {id, diedAt, blob, record, …}  four for each of at most 50 letters; the blob is empty if the letter has another name
 local jobs = KEYS[1]
 local failures = KEYS[2]
 local dead = KEYS[3]

@@ -1,15 +1,15 @@
 -- limit.lua - changes the limits of a queue.
 --
 -- KEYS[1]  limits       hash    `paused`: the instant of the pause, epoch ms; `concurrency`: how many jobs may be active;
---                               `rate`, `fullAt`: see `bucket.lua`; `heldUntil`: no job begins before, as a handler wanted, epoch ms;
+--                               `rate`, `fullAt`: see `bucket.lua`; `heldUntil`: no job starts before, as a handler wanted, epoch ms;
 --                               `names`: see `names.lua`; `listened`: see `events.lua`
 -- KEYS[2]  wake         zset    markers that wake workers
--- KEYS[3]  events       stream  what happened, for those who listen
+-- KEYS[3]  events       stream  recorded events
 -- KEYS[4]  named        zset    name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
 -- KEYS[5]  changed      hash    what was changed in the last ten minutes: the instant at which its last change was requested, epoch microseconds
 -- KEYS[6] grouped      zset    ready jobs that have a group, see `groups.lua`
 -- KEYS[7] turns        zset    groups in the order of their turns
--- KEYS[8] held         zset    group and id of the jobs that have a place of their group
+-- KEYS[8] held         zset    group and id of each job that has one of its group's places
 -- KEYS[9] groups       hash    settings of groups
 -- ARGV[1]  paused       string  `1` the queue is paused, `0` it goes on, empty: as before
 -- ARGV[2]  concurrency  string  the limit from now on, `0` for none, empty: as before
@@ -46,9 +46,9 @@ joinGroups(true, grouped, turns, held, groups)
 local time = redis.call('TIME')
 local micros = time[1] * 1000000 + time[2]
 if askedAt == '' then return string.format('%.0f', micros) end
--- A client may send it again after its call has ended.
+-- A client may send this call again after it has ended.
 if micros > askedAt + 60000000 then return 'late' end
--- A repeat does not undo what was requested later. A request of the future shows that the clock was set back.
+-- A repeat does not undo a later request. A request from the future shows that the clock was set back.
 local stamps = {}
 local function newest(field, value, asBefore)
   if value == asBefore then return value end
@@ -65,7 +65,7 @@ listen(limits)
 local wasPaused = redis.call('HEXISTS', limits, 'paused') == 1
 local now = string.format('%.0f', math.floor(micros / 1000))
 local text
--- Members of `named` whose names have no limits any more: nobody would remove them.
+-- Members of `named` whose names no longer have limits: nothing else would remove them.
 local leaving = {}
 if names ~= '' then
   local known, order, limited = {}, {}, 0
@@ -101,7 +101,7 @@ if names ~= '' then
   if limited > 100 then return 0 end
   if text ~= '' then redis.call('HSET', limits, 'names', text) end
 end
--- Settings of groups that have none any more.
+-- Settings of groups that no longer have any.
 local unset = {}
 for group, most, second, isPaused in string.gmatch(ofGroups, '([^ \n]*) (%S+) (%S+) (%S+)') do
   local was = redis.call('HGET', groups, group) or ''
@@ -125,14 +125,15 @@ for group, most, second, isPaused in string.gmatch(ofGroups, '([^ \n]*) (%S+) (%
   if redis.call('HEXISTS', groups, '') == 0 then redis.call('HSET', groups, '', '0 wait 0 0') end
   redis.call('HSET', groups, group, text)
   if text == '0 0 0' then unset[#unset + 1] = group end
-  -- A resumed group waits no more, as a handler wanted.
+  -- A resumed group no longer waits because a handler requested it.
   if group ~= '' then
     seats.hasOwn = true
     local facts = meetGroup(group)
     if isPaused == '0' then facts.opensAt = 0 end
   end
 end
--- A higher concurrency of all groups lets jobs begin at once in the first 1,000 groups that have active jobs, in others after their next end.
+-- A higher concurrency of all groups lets jobs start immediately in the first 1,000 groups that have active jobs. In other groups, it does so
+-- when their next job ends.
 if string.find(ofGroups, '^ ') or string.find(ofGroups, '\n ', 1, true) then
   local from = '-'
   for _ = 1, 1000 do
@@ -149,7 +150,7 @@ if paused == '1' and not wasPaused then
 end
 if paused == '0' and wasPaused then tell('resumed') end
 if concurrency ~= '' and concurrency ~= '0' then redis.call('HSET', limits, 'concurrency', concurrency) end
--- The first rate begins with a full bucket; another one with as many pieces as are there, so that a change lets no further job begin.
+-- The first rate starts with a full bucket. A changed rate keeps the pieces of the last one, so a change alone lets no job start.
 if rate ~= '' and rate ~= '0' then
   local former, fullAt = unpack(redis.call('HMGET', limits, 'rate', 'fullAt'), 1, 2)
   if former ~= rate then
@@ -162,7 +163,7 @@ if rate ~= '' and rate ~= '0' then
     redis.call('HSET', limits, 'rate', rate, 'fullAt', string.format('%.0f', micros + full - pieces * piece))
   end
 end
--- The workers look what they may do now. Where there was no limit and is none, nothing has changed.
+-- The workers check what they may start now. If there was no limit and there is none, nothing has changed.
 if redis.call('EXISTS', limits) == 1 then wakeWorker(wake) end
 local ended = {}
 if paused == '0' then ended[1] = 'paused' end

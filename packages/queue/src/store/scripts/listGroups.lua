@@ -4,14 +4,14 @@
 -- KEYS[2]  delayed  zset     entry to the instant at which it is due, ms
 -- KEYS[3]  grouped  zset     ready jobs that have a group, see `groups.lua`
 -- KEYS[4]  turns    zset     groups in the order of their turns
--- KEYS[5]  held     zset     group and id of the jobs that have a place of their group
+-- KEYS[5]  held     zset     group and id of each job that has one of its group's places
 -- KEYS[6]  groups   hash     settings of groups
 -- ARGV[1]  from     string   where to start: a group's name and a space, or `!` for the group after it; empty: at the first group
 -- ARGV[2]  count    integer  how many groups to read at most, up to 100
 --
 -- Reply     {now, name, ready, active, concurrency, weight, pausedAt, retryAt, haltedUntil, addedAt, …}  epoch ms; nine for each group: instants are text
 --           in epoch ms, empty if there is none; retryAt is when the first of its jobs is due that wait for their next attempt, haltedUntil when the
---           rate or a handler lets the next one begin, and addedAt
+--           rate or a handler lets the next one start, and addedAt
 --           when its next job was added
 local jobs = KEYS[1]
 local delayed = KEYS[2]

@@ -1,6 +1,6 @@
 -- names.lua - limits by the names of jobs.
 -- `names` in `limits` has a line feed and `name concurrency pausedAt` for each name with a limit, 0 for none. Ready jobs that it keeps from
--- beginning are in `suspended`, as `name place entry`. A place is the priority and a number, so that the jobs of a name sort in their order.
+-- starting are in `suspended`, as `name place entry`. A place is the priority and a number, so that the jobs of a name sort in their order.
 --
 -- The index `named` has `name member` for each member of `leases` whose name had a concurrency as the job was taken. A script that ends such
 -- a lease removes it; only then a count by name is one command.
@@ -21,7 +21,7 @@ local function storedName(jobs, entry)
   return nameOf(redis.call('HGET', jobs, (idOf(entry)))) or ''
 end
 
--- The members of `named` for these members of `leases`, as far as there are any. The jobs are still stored.
+-- The members of `named` for these members of `leases`, if there are any. The jobs are still stored.
 local function namedOf(jobs, named, names, members)
   local found, limits = {}, limitsOf(names)
   for _, member in ipairs(names and redis.call('ZCARD', named) > 0 and members or {}) do
@@ -32,7 +32,7 @@ local function namedOf(jobs, named, names, members)
   return found
 end
 
--- Puts jobs of names with limits in front of the others of their priority in `suspended`. Replies with the other jobs. Jobs with a group
+-- Puts jobs of names with limits ahead of the other jobs of their priority in `suspended`. Replies with the other jobs. Jobs with a group
 -- return to their group: a job that has left `suspended` has lost its place there.
 local function returnSuspended(jobs, suspended, names, entries)
   if not names then return entries end

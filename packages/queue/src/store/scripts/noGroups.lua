@@ -1,11 +1,11 @@
--- noGroups.lua - stands for `groups.lua` in scripts of queues that never had a job of a group.
--- These are shorter and faster. From the first such job on, `groups` exists: then they change nothing, and the caller runs the others.
+-- noGroups.lua - replaces `groups.lua` in scripts of queues that never had a job of a group.
+-- These scripts are shorter and faster. After the first such job, `groups` exists. Then they change nothing, and the caller runs the others.
 --
 -- Defines inTurn, joinGroups, expectGroups, haltGroup, vacate, enterGroups, settlePlace, tendGroups, withGroups, groupShare, beginGroups, turnGroups, closeGroups
 
 local inTurn = {}
 
--- Called before the first write.
+-- Call this before the first write.
 local function joinGroups(mayExist, grouped, turns, held, groups)
   if mayExist and redis.call('EXISTS', grouped, turns, held, groups) > 0 then error('KIT_GROUPS') end
 end

@@ -1,5 +1,5 @@
 -- outcomes.lua - reads outcomes.
--- It deletes those that have arrived.
+-- It deletes outcomes that have arrived.
 --
 -- KEYS[1]  jobs      hash    id to header and payload
 -- KEYS[2]  failures  hash    id to attempts, crashes, last error

@@ -7,7 +7,7 @@
 -- KEYS[5]  leases       zset  take id and entry to the instant at which the lease ends, ms
 -- KEYS[6]  dead         zset  id to the instant of its death
 -- KEYS[7]  meta         hash  counters
--- KEYS[8]  limits       hash  what keeps jobs from beginning, see `limit.lua`
+-- KEYS[8]  limits       hash  what keeps jobs from starting, see `limit.lua`
 -- KEYS[9]  kept         zset  id of an ended job to the instant of its end, ms
 -- KEYS[10] suspended    zset  ready jobs whose names are stopped, see `names.lua`
 -- KEYS[11] grouped      zset  ready jobs that have a group, see `groups.lua`
@@ -20,7 +20,7 @@
 --           are the first 100 priorities other than 0 of ready jobs, each with its number of jobs; paused is the instant of the pause;
 --           concurrency and rate are empty if they are unlimited; names are those with limits: name, concurrency, instant of its pause, jobs
 --           suspended, a blank behind each; parents are the jobs that wait for children, which count as delayed as well, and oldestParent when the first was
---           added or due; grouped are jobs, groups those that have ready or active jobs, mayBegin those of them of which another job may begin, and settings
+--           added or due; grouped are jobs, groups those that have ready or active jobs, mayBegin those of them of which another job may start, and settings
 --           `concurrency retry` of all groups, or empty
 local jobs = KEYS[1]
 local waiting = KEYS[2]

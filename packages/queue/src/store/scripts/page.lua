@@ -1,5 +1,5 @@
 -- page.lua - reads a page from either end of a list of jobs, within bounds.
--- One call looks at no more than 1,000 entries and 4 MiB of jobs: then the page ends early, and the next one goes on.
+-- One call reads up to 1,000 entries and 4 MiB of jobs. If there is more, the page ends early, and the next page continues.
 --
 -- Defines page
 

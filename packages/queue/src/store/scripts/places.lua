@@ -1,4 +1,4 @@
--- places.lua - finds where a job stands that is not active.
+-- places.lua - finds the place of a job that is not active.
 --
 -- Needs optionOf, groupOf, placedEntry, seats, nameOf
 -- Defines placeOf, leave
@@ -27,12 +27,12 @@ local function placeOf(waiting, prioritised, delayed, suspended, id, entry, blob
   elseif redis.call('LPOS', waiting, id) then return 'waiting' end
   local name = nameOf(blob) or ''
   local from, to = '[' .. name .. ' ', '(' .. name .. '!'
-  -- A job of the mode `keepLast` may have been given another name meanwhile.
+  -- A `keepLast` add may have given the job another name meanwhile.
   if optionOf(blob, 'latestKey') then from, to = '-', '+' end
   return memberIn(suspended, from, to, entry)
 end
 
--- Its last command on the key of that place, which it may empty. Of `grouped` that is in `closeGroups`.
+-- The script's last command on the key of that place, which it may empty. For `grouped`, `closeGroups` has the last command.
 local function leave(place, waiting, prioritised, delayed, suspended, id, entry)
   if place == 'delayed' then redis.call('ZREM', delayed, entry)
   elseif place == 'prioritised' then redis.call('ZREM', prioritised, id)

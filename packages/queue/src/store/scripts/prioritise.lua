@@ -1,4 +1,4 @@
--- prioritise.lua - gives a job that is ready or delayed another priority, behind all other jobs of that priority.
+-- prioritise.lua - gives a job that is ready or delayed another priority, after all other jobs of that priority.
 --
 -- KEYS[1]  jobs         hash     id to header and payload
 -- KEYS[2]  waiting      list     ids of ready jobs of priority 0
@@ -8,7 +8,7 @@
 -- KEYS[6]  suspended    zset     ready jobs whose names are stopped, see `names.lua`
 -- KEYS[7] grouped  zset    ready jobs that have a group, see `groups.lua`
 -- KEYS[8] turns    zset    groups in the order of their turns
--- KEYS[9] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[9] held     zset    group and id of each job that has one of its group's places
 -- KEYS[10] groups   hash    settings of groups
 -- ARGV[1]  id           string   of the job
 -- ARGV[2]  priority     integer  its priority from now on

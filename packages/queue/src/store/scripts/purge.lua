@@ -1,5 +1,5 @@
 -- purge.lua - deletes a queue.
--- Its keys of fixed names vanish in one step. The server frees their memory in the background, so the step takes no longer for many jobs.
+-- Its keys with fixed names are deleted in one step. The server frees their memory in the background, so many jobs don't slow the step down.
 --
 -- KEYS[1]  jobs       hash    id to header and payload
 -- KEYS[2]  leases     zset    take id and entry to the instant at which the lease ends, ms

@@ -3,7 +3,7 @@
 -- Needs makeReady, wakeWorker, leave, leaveGroup, enterGroups, turnGroups, closeGroups
 -- Defines moveTo
 
--- From where `placeOf` found it to the end of the priority that `entry` has. A delayed job keeps its due time.
+-- Moves the job from where `placeOf` found it to the end of the priority of `entry`. A delayed job keeps its due time.
 local function moveTo(entry, place, due, waiting, prioritised, delayed, suspended, wake, id, former)
   if due then
     redis.call('ZADD', delayed, due, entry)
@@ -14,7 +14,7 @@ local function moveTo(entry, place, due, waiting, prioritised, delayed, suspende
   makeReady(waiting, prioritised, enterGroups({ entry }, false), false)
   wakeWorker(wake)
   turnGroups(wake)
-  -- Removes its former entry. If both are in `waiting`, the former one is the first.
+  -- Removes the former entry. If both are in `waiting`, the former entry is first.
   if place ~= 'prioritised' or entry == id then leave(place, waiting, prioritised, delayed, suspended, id, former) end
   closeGroups()
 end

@@ -4,7 +4,7 @@
 -- Needs idOf
 -- Defines makeReady, wakeWorker, wakeTimers, inBatches, band
 
--- `unpack` fails at 8,000 values. This is well below, and even, since arguments may be pairs.
+-- `unpack` fails at 8,000 values. This number is well below that, and even, since arguments may be pairs.
 local maxBatch = 500
 -- Each priority has a range of 2^33 scores. The first job of an empty priority gets the middle one.
 local band, middle = 8589934592, 4294967296
@@ -26,7 +26,7 @@ local function edgeOf(prioritised, priority, atFront)
   return tonumber(found[2]) + (atFront and -1 or 1)
 end
 
--- Adds jobs in the order of `entries`, behind or in front of all others of their priority.
+-- Adds jobs in the order of `entries`, after or ahead of all other jobs of their priority.
 local function makeReady(waiting, prioritised, entries, atFront)
   local plain, ranked, edges = {}, {}, {}
   local first, last, step = 1, #entries, 1

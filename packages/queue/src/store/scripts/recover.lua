@@ -6,14 +6,14 @@
 -- KEYS[3]  prioritised  zset    ids of the other ready jobs
 -- KEYS[4]  wake         zset    markers that wake workers
 -- KEYS[5]  taken        string  the last take in this slot of its worker: its take id, then its entries, one per line
--- KEYS[6]  limits       hash    what keeps jobs from beginning
--- KEYS[7]  events       stream  what happened, for those who listen
+-- KEYS[6]  limits       hash    what keeps jobs from starting
+-- KEYS[7]  events       stream  recorded events
 -- KEYS[8]  jobs         hash    id to header and payload
 -- KEYS[9]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- KEYS[10] named        zset    name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
 -- KEYS[11] grouped  zset    ready jobs that have a group, see `groups.lua`
 -- KEYS[12] turns    zset    groups in the order of their turns
--- KEYS[13] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[13] held     zset    group and id of each job that has one of its group's places
 -- KEYS[14] groups   hash    settings of groups
 -- ARGV[1]  takeId       string  of the lost call
 --

@@ -1,5 +1,5 @@
 -- redrive.lua - moves dead letters.
--- They go to the end of the queue, or to the delayed jobs, as if they were new; or they are dropped. A parent waits for its open children.
+-- They go to the end of the queue or to the delayed jobs, like new jobs, or they are dropped. A parent waits for its open children.
 --
 -- KEYS[1]  jobs         hash    id to header and payload
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
@@ -9,19 +9,19 @@
 -- KEYS[6]  failures     hash    id to attempts, crashes, last error
 -- KEYS[7]  dead         zset    id to the instant of its death
 -- KEYS[8]  meta         hash    counters
--- KEYS[9]  limits       hash    what keeps jobs from beginning; `listened`
--- KEYS[10]  events      stream  what happened, for those who listen
+-- KEYS[9]  limits       hash    what keeps jobs from starting; `listened`
+-- KEYS[10]  events      stream  recorded events
 -- KEYS[11] families     hash    the open and ended children of each parent, see `flow.lua`
 -- KEYS[12] grouped  zset    ready jobs that have a group, see `groups.lua`
 -- KEYS[13] turns    zset    groups in the order of their turns
--- KEYS[14] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[14] held     zset    group and id of each job that has one of its group's places
 -- KEYS[15] groups   hash    settings of groups
 -- ARGV[1]  verb         string  `redrive` or `drop`
 -- ARGV[2]  ids          string  one per line, at most 100; empty: of the 100 oldest letters that died before this operation
--- ARGV[3]  begun        string  server time at which the operation began, epoch ms; empty: now
+-- ARGV[3]  begun        string  server time at which the operation started, epoch ms; empty: now
 -- ARGV[4]  spreadMs     integer  each job waits for a random part of this time; 0: no job waits
 --
--- Reply     {n, begun}  how many dead letters were moved or dropped; when the operation began
+-- Reply     {n, begun}  how many dead letters were moved or dropped; when the operation started
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -77,7 +77,7 @@ for id in string.gmatch(ids, '[^\n]+') do
   end
 end
 if #letters == 0 then return { 0, begun } end
--- Not `-bytes`: for letters whose data is gone that is -0, which Redis refuses.
+-- Not `-bytes`: for letters without data it is -0, which Redis rejects.
 redis.call('HINCRBY', meta, 'deadBytes', 0 - bytes)
 if #moved > 0 then
   makeReady(waiting, prioritised, enterGroups(moved, false), false)

@@ -7,14 +7,14 @@
 -- KEYS[5]  failures     hash    id to attempts, crashes, last error
 -- KEYS[6]  dead         zset    id to the instant of its death
 -- KEYS[7]  wake         zset    markers that wake workers
--- KEYS[8]  limits       hash    what keeps jobs from beginning; `listened`
--- KEYS[9]  events       stream  what happened, for those who listen
+-- KEYS[8]  limits       hash    what keeps jobs from starting; `listened`
+-- KEYS[9]  events       stream  recorded events
 -- KEYS[10] suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- KEYS[11] meta         hash    counters
 -- KEYS[12] families     hash    the open and ended children of each parent, see `flow.lua`
 -- KEYS[13] grouped  zset    ready jobs that have a group, see `groups.lua`
 -- KEYS[14] turns    zset    groups in the order of their turns
--- KEYS[15] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[15] held     zset    group and id of each job that has one of its group's places
 -- KEYS[16] groups   hash    settings of groups
 -- ARGV[1]  id           string  of the job
 --

@@ -1,5 +1,5 @@
 -- repair.lua - makes jobs ready that are in no list of work.
--- They go to the end of the queue, with their attempts and crashes. One whose id reads as the entry of another job stays: no list can
+-- They go to the end of the queue, with their attempts and crashes. A job whose id looks like the entry of another job stays: no list can
 -- name it.
 --
 -- KEYS[1]  jobs         hash    id to header and payload
@@ -9,12 +9,12 @@
 -- KEYS[5]  leases       zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[6]  wake         zset    markers that wake workers
 -- KEYS[7]  dead         zset    id to the instant of its death
--- KEYS[8]  limits       hash    what keeps jobs from beginning; `listened`
--- KEYS[9]  events       stream  what happened, for those who listen
+-- KEYS[8]  limits       hash    what keeps jobs from starting; `listened`
+-- KEYS[9]  events       stream  recorded events
 -- KEYS[10] suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- KEYS[11] grouped  zset    ready jobs that have a group, see `groups.lua`
 -- KEYS[12] turns    zset    groups in the order of their turns
--- KEYS[13] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[13] held     zset    group and id of each job that has one of its group's places
 -- KEYS[14] groups   hash    settings of groups
 -- ARGV[1]  verb         string  `repair`, or `show` to change nothing
 -- ARGV[2]  ids          string  one per line, at most 100

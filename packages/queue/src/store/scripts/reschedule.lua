@@ -6,17 +6,17 @@
 -- KEYS[4]  delayed      zset    entry to the instant at which it is due, ms
 -- KEYS[5]  wake         zset    markers that wake workers
 -- KEYS[6]  dead         zset    id to the instant of its death
--- KEYS[7]  limits       hash    what keeps jobs from beginning; `listened`
--- KEYS[8]  events       stream  what happened, for those who listen
+-- KEYS[7]  limits       hash    what keeps jobs from starting; `listened`
+-- KEYS[8]  events       stream  recorded events
 -- KEYS[9]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- KEYS[10] grouped  zset    ready jobs that have a group, see `groups.lua`
 -- KEYS[11] turns    zset    groups in the order of their turns
--- KEYS[12] held     zset    group and id of the jobs that have a place of their group
+-- KEYS[12] held     zset    group and id of each job that has one of its group's places
 -- KEYS[13] groups   hash    settings of groups
 -- ARGV[1]  id           string  of the job
 -- ARGV[2]  due          string  `delay=500` ms from now, or `due=1700000000000` an instant; one in the past means now
 --
--- Reply     `ready` or `delayed`: what the job is from now on; a ready job that is due now keeps its place. `none` there is no such job;
+-- Reply     `ready` or `delayed`: the new state of the job; a ready job that is due now keeps its place. `none` there is no such job;
 --           `dead` it is a dead letter; `elsewhere` it is active, or in no list of work: only a search of `leases` can tell. These three
 --           changed nothing
 local jobs = KEYS[1]
@@ -53,7 +53,7 @@ at = word == 'delay' and now + at or tonumber(at)
 at = math.min(at, behind - 1)
 allowWrites(delayed)
 if former and tonumber(former) >= behind then
-  -- It waits for the end of other jobs in any case.
+  -- It still waits until the other jobs end.
   local wait = math.floor(former / behind) * behind
   redis.call('ZADD', delayed, string.format('%.0f', math.max(at, now) + wait), entry)
   return 'delayed'

@@ -9,7 +9,7 @@
 -- KEYS[7]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- KEYS[8]  grouped      zset    ready jobs that have a group, see `groups.lua`
 -- ARGV[1]  from         string  `leases`; `waiting`; `suspended`; `grouped`; or `jobs`: all jobs that are neither dead, delayed nor prioritised
--- ARGV[2]  cursor       string  0 for the first page, then that of the last reply
+-- ARGV[2]  cursor       string  0 for the first page, then the last reply's cursor
 --
 -- Reply     {cursor, entry, at, …}  cursor of the next page, 0: there is none; each entry with the end of its lease as text, or empty; of
 --           `leases` members in place of entries

@@ -1,5 +1,5 @@
 -- step.lua - ends and takes jobs.
--- The one call of a worker: it also promotes due jobs and reclaims ended leases.
+-- A worker needs no other call: this one also promotes due jobs and reclaims ended leases.
 --
 -- KEYS[1]   jobs         hash     id to header and payload
 -- KEYS[2]   waiting      list     ids of ready jobs of priority 0
@@ -12,14 +12,14 @@
 -- KEYS[9]   revoked      zset     leases that ended without their holder
 -- KEYS[10]  meta         hash     counters
 -- KEYS[11]  taken        string   the last take in this slot of its worker: its take id, then its entries, one per line
--- KEYS[12]  limits       hash     what keeps jobs from beginning, see `limit.lua`; it exists only while something does
--- KEYS[13]  events       stream   what happened, for those who listen
+-- KEYS[12]  limits       hash     what keeps jobs from starting, see `limit.lua`; it exists only while something does
+-- KEYS[13]  events       stream   recorded events
 -- KEYS[14]  suspended    zset     ready jobs whose names are stopped, see `names.lua`
 -- KEYS[15]  named        zset     name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
 -- KEYS[16]  families     hash     the open and ended children of each parent, see `flow.lua`
 -- KEYS[17] grouped     zset     ready jobs that have a group, see `groups.lua`
 -- KEYS[18] turns       zset     groups in the order of their turns
--- KEYS[19] held        zset     group and id of the jobs that have a place of their group
+-- KEYS[19] held        zset     group and id of each job that has one of its group's places
 -- KEYS[20] groups      hash     settings of groups
 -- KEYS[n]   replies      hash     for each caller: id to what became of the job
 -- ARGV[1]   takeId       string   12 characters, of this call alone
@@ -48,8 +48,8 @@
 --           refused, since their leases had been reclaimed, one per line, with a tab and `cancelled` if their jobs were cancelled;
 --           members that this call reclaimed, one per line, each with a tab and its crashes, or `gone` if there is no such
 --           job, and with a tab and `dead` if it is; `now nextDue nextEnd promoted isMore nextStart isStopped young` in epoch microseconds (0: idle) and ms, -1 for
---           none, -2 for not looked; `nextStart`: when a ready job may begin if only time keeps it from that; -2: the queue has no limits;
---           `isStopped`: 1 if no job may begin, since the queue is paused, or a handler wanted that; `young`: how many dead letters of the
+--           none, -2 for not looked; `nextStart`: when a ready job may start if only time keeps it from that; -2: the queue has no limits;
+--           `isStopped`: 1 if no job may start, since the queue is paused, or a handler requested it; `young`: how many dead letters of the
 --           last hour were dropped
 local jobs = KEYS[1]
 local waiting = KEYS[2]
@@ -97,7 +97,7 @@ local function recordOf(entries)
   return takeId .. '\n' .. table.concat(entries, '\n')
 end
 
--- Restores and returns the former record, if it is of this take or a later one.
+-- Restores and returns the former record, if it is of this take or of a later take.
 local function repeated(last)
   if type(last) ~= 'string' or tonumber(string.sub(last, 8, 12), 36) < tonumber(string.sub(takeId, 8, 12), 36) then return nil end
   redis.pcall('SET', taken, last, 'PX', 600000)
@@ -105,7 +105,7 @@ local function repeated(last)
 end
 
 local readyCount = takes and redis.call('LLEN', waiting) or 0
--- Most waits end on an idle queue. This also works on a server that refuses writes.
+-- Most waits end on an idle queue. This part also works on a server that rejects writes.
 local isMaintained = maintenance ~= '' and (maintenance ~= '0' or redis.call('EXISTS', dead) == 1)
 if isWoken and readyCount == 0 and not isMaintained and redis.call('EXISTS', prioritised, delayed, leases, suspended, grouped) == 0 then
   repeated(redis.pcall('SET', taken, recordOf({}), 'PX', 600000, 'GET'))
@@ -116,7 +116,7 @@ end
 -- Lua allows 200 locals at a time.
 do
   -- Ends and takes a few plain jobs while nothing is stored that could stop them. Nil: the rest of the script decides; nothing was changed.
-  -- It needs no library, since building their functions takes longer than all its commands.
+  -- It uses no library: building the functions of the libraries takes longer than all its commands.
   local function usualStep()
     local isPlain = maintenance == '' and #others == 0 and not string.find(flags, 'announce', 1, true) and not string.find(done, '!', 1, true)
     local isFew = #done < 600 and (readyCount <= sure or count == sure)
@@ -163,7 +163,7 @@ do
     end
     local leaves = isWoken and readyCount > #ids
     if leaves then failOnOtherType(wake) end
-    -- Jobs that are taken were read from it. `SET` with `GET` refuses another type of `taken` itself, before anything has changed.
+    -- The taken jobs were read from this key, so its type is right. `SET` with `GET` fails on another type of `taken`, before any change.
     if #members > 0 and #ids == 0 then failOnOtherType(jobs) end
 
     if takes then
@@ -198,7 +198,7 @@ end
 
 -- Libraries
 
--- These use none of the locals above: each local that a function shares makes it slower to build.
+-- These functions use none of the locals above: each shared local makes a function slower to build.
 
 -- The members that are leased. A repeat may name leases that have ended before.
 local function leasedOf(leases, members)
@@ -220,7 +220,7 @@ local function remove(key, members)
   if #members > 0 then redis.call('ZREM', key, unpack(members)) end
 end
 
--- Guards: Redis refuses a command on a key of another type, here while nothing has changed.
+-- Guards: Redis rejects a command on a key of another type. Here, nothing has changed yet.
 
 readClock()
 allowWrites(leases)
@@ -253,8 +253,8 @@ lines = listened and now < tonumber(listened) and {}
 -- Ended jobs
 
 local refused, reclaimed, ready, first = {}, {}, {}, {}
--- Removals come last, and a key that they may empty is not touched after that: while its slot moves to another node, a script fails at
--- a key that is gone.
+-- Removals come last. After a removal that may empty a key, no command uses that key: while its slot moves to another node, a script fails
+-- at a key that is gone.
 local members, endedMembers, goneIds, isEnding = {}, {}, {}, {}
 for member in string.gmatch(done, '[^\n]+') do
   members[#members + 1] = member
@@ -286,7 +286,7 @@ local function notify(id, answer)
   ids[#ids + 1] = id
 end
 
--- Lets the jobs go on that wait for the end of this one.
+-- Releases the jobs that wait until this job ends.
 local function release(id, outcome)
   releaseSuccessor(jobs, delayed, wake, id)
   looks = settle(jobs, delayed, wake, failures, dead, meta, families, id, outcome) or looks
@@ -364,7 +364,7 @@ if looks then
     vacate(entry)
     if redis.call('HEXISTS', jobs, id) == 0 then return '\tgone' end
     local attempts, crashes, last, begun = parseRecord(redis.call('HGET', failures, id))
-    -- The last crash is charged only to a job that began.
+    -- The last crash is charged only to a job that started.
     if crashes == 0 or crashes + 1 < maxCrashes or begun == takeIdOf(member) then crashes = crashes + 1 end
     redis.call('HSET', failures, id, string.format('%s\t%d\t%s', attempts, crashes, last))
     redis.call('HINCRBY', meta, 'crashed', 1)
@@ -396,7 +396,7 @@ local hasGroups = isRare and tendGroups(looks, jobs, dead, now, micros)
 
 -- The allowance
 
--- How many jobs may begin, and nothing is taken ahead.
+-- How many jobs may start. Nothing is taken ahead.
 local allowed = paused and 0 or math.huge
 if concurrency and not paused then
   local ended = #endedMembers + #leasedOf(leases, members)
@@ -423,8 +423,8 @@ local leaving = {}
 local ids, reply, records = {}, {}, ''
 -- Some jobs are no longer stored; there was no room for all.
 local isMissing, isCut = false, false
--- Reads jobs until they have more than `most` bytes. Replies with how many have no more, at least 1. Large ones are read in slices, each
--- as large as those before it let expect.
+-- Reads jobs until they have more than `most` bytes. Replies with how many fit into these bytes, at least 1. Large jobs are read in slices,
+-- whose size is estimated from the slices before.
 local function readJobs(entries, most, slice)
   ids = entries
   if isRare then
@@ -449,7 +449,7 @@ local function readJobs(entries, most, slice)
 end
 
 do
-  -- How many chosen jobs have a priority below 0.
+  -- How many of the chosen jobs have a priority below 0.
   local urgent = 0
   local function firstWaiting(wanted)
     local ids = redis.call('LRANGE', waiting, 0, wanted - 1)
@@ -520,7 +520,7 @@ if takes or maintenance ~= '' then
   recorded = repeated(redis.call('SET', taken, recordOf(entries), 'PX', 600000, 'GET'))
 end
 if recorded then
-  -- The worker cannot tell whether the former call found more.
+  -- The worker cannot know whether the former call found more.
   ranked, plain, isRare, chosen, isMissing, isCut = {}, 0, true, nil, false, true
   entries, reply = takeIdOf(recorded) == takeId and heldOf(leases, recorded) or {}, {}
   readJobs(entries, math.huge, 500)
@@ -546,7 +546,7 @@ if #entries > 0 then
   -- Also in a repeat: the worker counts the leases from this reply on.
   local ends = string.format('%.0f', now + leaseMs)
   local members = {}
-  -- From the last to the first, since Redis searches a short sorted set from its beginning.
+  -- From the last to the first, because Redis searches a short sorted set from its start.
   local n = 2 * #entries
   for i = 1, #entries do
     members[n] = takeId .. entries[i]
@@ -599,7 +599,7 @@ if isLimited and allowed <= 0 and not paused and isLeft() then
   if rate and full - missing < piece then
     nextStart = math.max(nextStart, math.ceil((micros + missing - full + piece) / 1000))
   end
-  -- A worker that tries learns the instant.
+  -- A worker that tries receives the instant.
   if nextStart > 0 and promoted + #ready + #first > 0 then wakeWorker(wake) end
 end
 
@@ -670,7 +670,7 @@ reply[n + 4] = table.concat(reclaimed, '\n')
 reply[n + 5] = string.format(
   '%s %.0f %.0f %d %d %.0f %d %d',
   micros, nextDue, nextEnd, promoted,
-  -- Under a limit a worker with free handlers waits: it is woken when another job may begin.
+  -- Under a limit a worker with free handlers waits: it is woken when another job may start.
   isMore and (isCut or onlySure and not isLimited) and 1 or 0,
   nextStart, (paused or heldUntil > now) and 1 or 0, young
 )

@@ -1,4 +1,4 @@
--- successor.lua - lets a job begin once another has ended.
+-- successor.lua - lets a job start once another has ended.
 -- The header of the other has the id of its successor.
 --
 -- Needs behind, optionOf, withOption, entryOfBlob, wakeTimers
@@ -9,13 +9,13 @@ local function clock()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- The blob of a job that expires, which does so after it is due at this instant; nil: it does not expire.
+-- The blob of a job that expires, with its time counted from this due instant. Nil: the job does not expire.
 local function expiringFrom(blob, at)
   local wait = string.match(optionOf(blob, 'expires') or '', '^%d+')
   return wait and withOption(blob, 'expires', wait .. '@' .. string.format('%.0f', at))
 end
 
--- The entry, blob and due instant of a job to whose score this sum was added; nil: there is no such job.
+-- The entry, blob and due instant of a job to whose score this sum was added. Nil: there is no such job.
 local function heldBack(jobs, delayed, id, sum)
   local blob = id and redis.call('HGET', jobs, id)
   local entry = blob and entryOfBlob(id, blob)
@@ -30,7 +30,7 @@ local function letGo(jobs, delayed, wake, id, entry, blob, due)
   wakeTimers(wake)
 end
 
--- Called before the job is deleted.
+-- Call this before the job is deleted.
 local function releaseSuccessor(jobs, delayed, wake, id)
   local next = optionOf(redis.call('HGET', jobs, id), 'successor')
   local entry, blob, due = heldBack(jobs, delayed, next, behind)

@@ -1,6 +1,6 @@
 -- unique.lua - finds the job that has a key.
 -- `unique` has for each key `id until before`: its last job; the instant until which the key is taken in any case, ms, or 0; and the job
--- whose end that one waits for, or nothing. White space and `%` in ids are percent-encoded. A record that cannot be read counts as none.
+-- that must end before the last one, or nothing. White space and `%` in ids are percent-encoded. An unreadable record counts as none.
 --
 -- Needs optionOf, decoded
 -- Defines keyRecord, holderOf, dropUnused
@@ -13,7 +13,7 @@ local function keyRecord(id, till, before)
   return string.format('%s %.0f %s', encoded(id), till, encoded(before))
 end
 
--- A caller may use an id again, for a job without this key. No producer uses a made one again, so its header need not be read.
+-- A caller may use its own id again, for a job without this key. Producers never reuse generated ids, so for these no header is read.
 local function isAlive(jobs, dead, id, key)
   if redis.call('HEXISTS', jobs, id) == 0 or redis.call('ZSCORE', dead, id) then return false end
   if #id == 14 and string.find(id, '^%w+%.[0-9a-z]+$') then return true end
@@ -21,7 +21,7 @@ local function isAlive(jobs, dead, id, key)
   return decoded(optionOf(blob, 'uniqueKey') or optionOf(blob, 'latestKey') or '') == key
 end
 
--- The record of a key, and as `id` the job that has it: neither done, removed nor dead. `hasFormer`: nor is the job before.
+-- The record of a key. Its `id` is the job that has the key: not done, removed or dead. `hasFormer`: the job before it is not, either.
 local function holderOf(unique, jobs, dead, key)
   local last, till, before = string.match(redis.call('HGET', unique, key) or '', '^(%S+) (%d+) (%S*)$')
   last, before = decoded(last or '!'), decoded(before or '')
@@ -30,7 +30,7 @@ local function holderOf(unique, jobs, dead, key)
   return held
 end
 
--- Deletes keys that are not taken, out of so many random ones. With two for each add, about as many stay as are taken.
+-- Looks at this number of random keys, and deletes those that are not taken. Two for each add keep the number of unused keys small.
 local function dropUnused(unique, jobs, dead, count, now)
   for _, key in ipairs(redis.call('HRANDFIELD', unique, -count)) do
     local held = holderOf(unique, jobs, dead, key)

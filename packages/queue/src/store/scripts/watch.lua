@@ -1,5 +1,5 @@
 -- watch.lua - wakes timekeepers.
--- Idle workers then read when the next lease ends. It wakes them at most once per half a lease for the whole queue.
+-- Idle workers then read when the next lease ends. The script wakes them at most once per half a lease for the whole queue.
 --
 -- Needs wakeTimers
 -- Defines watchLeases

@@ -1,5 +1,5 @@
 -- worker.lua - shows that a worker lives.
--- Nothing depends on it, so its errors are ignored. The heartbeat thread does not know the record, and keeps the stored one.
+-- Nothing depends on this, so errors are ignored. The heartbeat thread does not have the record, and keeps the stored one.
 --
 -- Defines showWorker
 local function showWorker(workers, worker, now, record)

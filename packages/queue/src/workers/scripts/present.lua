@@ -1,5 +1,5 @@
 -- present.lua - shows that a worker lives, or that it has left.
--- A worker calls it when it starts, reconnects and closes, and while no other call of it shows that it lives.
+-- A worker calls this when it starts, reconnects and closes, and while none of its other calls shows that it lives.
 --
 -- KEYS[1]  workers  hash    id of a worker to the instant of its record, ms, then the record, see `record.ts`
 -- ARGV[1]  worker   string  its id
@@ -18,7 +18,7 @@ if record == '' then
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
--- Each worker that starts looks at ten records, so few of them are of dead workers.
+-- Each worker that starts checks ten records, so few records are of dead workers.
 local gone = {}
 local found = sweeps ~= '' and redis.call('HRANDFIELD', workers, 10, 'WITHVALUES') or {}
 for i = 1, #found, 2 do

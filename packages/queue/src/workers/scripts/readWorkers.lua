@@ -1,5 +1,5 @@
 -- readWorkers.lua - reads the records of some workers that are alive. Changes nothing.
--- A worker has given a sign of life with its record, and with each take. Records are of any size and content.
+-- A record and each take are signs of life. Records can have any size and content.
 --
 -- KEYS[1]  workers  hash    id of a worker to the instant of its record, ms, then the record, see `record.ts`
 -- KEYS[2]  leases   zset    take id and entry to the instant at which the lease ends, ms
@@ -7,7 +7,7 @@
 -- ARGV[n]  ids      string  of the workers, at most 50
 --
 -- Reply     {now, id, seenAt, facts, names, running, member, begunAt, …}  server time, epoch ms; seven for each worker: when it last gave a
---           sign of life; two lines of its record; how many jobs of its record it still has; the member of the one that began first, and
+--           sign of life; two lines of its record; how many jobs of its record it still has; the member of the one that started first, and
 --           when; both empty if there is none
 local workers = KEYS[1]
 local leases = KEYS[2]

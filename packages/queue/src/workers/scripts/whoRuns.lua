@@ -1,10 +1,10 @@
--- whoRuns.lua - reads which workers have some active jobs, and when these began. Changes nothing.
--- Records are of any size and content.
+-- whoRuns.lua - reads which workers have some active jobs, and when these started. Changes nothing.
+-- Records can have any size and content.
 --
 -- KEYS[1]  workers  hash    id of a worker to the instant of its record, ms, then the record, see `record.ts`
 -- ARGV[n]  members  string  of `leases`, at most 100
 --
--- Reply     {facts, begunAt, …}  two for each: a line of its worker's record, when the job began as text in epoch ms; empty if unknown
+-- Reply     {facts, begunAt, …}  two for each: a line of its worker's record, when the job started as text in epoch ms; empty if unknown
 local workers = KEYS[1]
 local members = ARGV
 

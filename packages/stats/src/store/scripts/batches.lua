@@ -1,20 +1,20 @@
--- batches.lua - answers the batches of a call: each is counted once, or refused before its first write.
+-- batches.lua - answers the batches of a call: each is counted once, or rejected before its first write.
 --
 -- Defines newerLayout, answered
 --
--- A plan is `ledgerMs` (0: no ledger), and for each series one batch: `keys items validUntil seq`, then as many operands as `items`
--- says, for the script alone. Of KEYS a batch has as many as `keys` says: its totals (hash), its writer's ledger (string), others.
+-- A plan is `ledgerMs` (0: no ledger), and for each series one batch: `keys items validUntil seq`, then `items` operands for the
+-- script. A batch has `keys` of the KEYS: its totals (hash), its writer's ledger (string), others.
 
 local newerLayout = { err = 'KIT_LAYOUT a newer version wrote it' }
 
--- A wrong type would end the script at a write, between two series of the call: so types are checked before.
+-- A key of another type would end the script at a write, between two series of the call. So types are checked before.
 local function isOf(key, type)
   local found = redis.call('TYPE', key).ok
   return found == type or found == 'none'
 end
 
 -- Answers each batch of a call. `typeOf(index, at)` is the type of a batch's other keys, from index 0; `write(first, last, at, total)`
--- returns a text, or nil and the refusal. Both get the place of the script's own operands.
+-- returns a text, or nil and the reason. Both get the place of the script's own operands.
 local function answered(series, plan, typeOf, write)
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -1,10 +1,10 @@
--- bins.lua - keeps the number of a sketch's bins: the lowest become one, so that the highest stay as fine as they are.
+-- bins.lua - limits the number of a sketch's bins: the lowest bins become one, so that the highest stay precise.
 --
 -- Defines collapse
 --
 -- A bin is a field of a hash: `p` and its number, `n` and its number for negative values, `z` for zero. See sketch.ts.
 
--- Puts bins in the order of their values: negative ones, the largest number first; zero; positive ones.
+-- Sorts bins by value: negative bins, the largest number first; zero; positive bins.
 local function rank(bin)
   local index = (tonumber(string.sub(bin, 2)) or -1e5) + 1e5
   return string.find(bin, 'n') and -index or index

@@ -5,7 +5,7 @@
 --                          ms, how many buckets follow); for each bucket `bucket added` (its number in the chunk)
 --
 -- Reply     the server's epoch milliseconds, and for each series in order
---           its new total; of a batch that was counted before: the result of that time
+--           its new total; if the batch was counted before: the first result
 --           "late"      validUntil has passed; nothing was added
 --           "type"      a key holds another type; nothing was added
 --           error KIT_LAYOUT in its place: written by a newer version, or damaged; nothing was added
@@ -15,7 +15,7 @@ local plan = ARGV
 
 local function write(first, last, at, stored)
   local amount, keepMs = unpack(plan, at, at + 1)
-  -- HINCRBY takes digits only, where a Lua number may also be 1.5 or 1e3.
+  -- HINCRBY accepts only digits; a Lua number may also be 1.5 or 1e3.
   local before = tonumber(string.match(stored or '0', '^%d+$'))
   if not before then return nil, newerLayout end
   -- 2^53 - 1
@@ -28,7 +28,7 @@ local function write(first, last, at, stored)
     local hasNew = false
     for row = at + 2, at + 2 * buckets, 2 do
       local bucket, added = unpack(plan, row, row + 1)
-      -- A bucket that holds no integer stays as it is: an error would end the script between two series of the call.
+      -- A bucket without an integer is not changed: an error would end the script between two series of the call.
       local sum = redis.pcall('HINCRBY', series[chunk], bucket, added)
       -- If the sum equals the added amount, the bucket is new, and perhaps also the chunk.
       hasNew = hasNew or sum == tonumber(added)

@@ -2,9 +2,9 @@
 --
 -- Defines countIn, addMissed
 --
--- `top` has the scores of the listed fingerprints. `seen` has `sure first last sample` of each; and what a message that is not listed
--- was counted, under the empty name, which is no fingerprint: `missed evicted`, the sum of what the batches have missed, and the
--- largest score that has left the list.
+-- `top` has the scores of the listed fingerprints. `seen` has `sure first last sample` of each; the empty
+-- name, which is no fingerprint, has the bounds for messages that are not listed: `missed evicted`, the sum of what the batches
+-- missed, and the largest score that left the list.
 
 local function boundsOf(seen)
   local missed, evicted = string.match(redis.call('HGET', seen, '') or '', '^(%d+) (%d+)$')
@@ -20,8 +20,8 @@ local function addMissed(seen, more)
   setBounds(seen, missed + more, evicted)
 end
 
--- Metwally, Agrawal and El Abbadi (2005), Space-Saving: in a full list a new member takes the place of the smallest, and
--- may have been counted as often as that was.
+-- Metwally, Agrawal and El Abbadi (2005), Space-Saving: in a full list, a new member replaces the smallest, and
+-- may have been counted as often as that one.
 local function countIn(top, seen, maxDistinct, fingerprint, score, sure, firstAt, lastAt, sample)
   local replaced
   if redis.call('ZSCORE', top, fingerprint) then
@@ -45,7 +45,7 @@ local function countIn(top, seen, maxDistinct, fingerprint, score, sure, firstAt
   end
   redis.call('ZINCRBY', top, score, fingerprint)
   redis.call('HSET', seen, fingerprint, sure .. ' ' .. firstAt .. ' ' .. lastAt .. ' ' .. sample)
-  -- Comes last: it might empty the keys, and while the slot moves to another node, a script fails at a key that is gone.
+  -- This comes last: it may empty the keys, and while the slot moves to another node, a script fails at a key that is gone.
   if replaced then
     redis.call('ZREM', top, replaced)
     redis.call('HDEL', seen, replaced)

@@ -1,11 +1,11 @@
--- index.lua - lists series of one metric as counted lately, and takes off those whose data is gone.
+-- index.lua - lists series of one metric as recently counted, and removes series whose data is gone.
 --
 -- KEYS[1]  index      zset     series to when it was last counted (epoch ms)
--- ARGV[1]  keepMs     integer  how long the list lives after the last count, milliseconds
--- ARGV[2]  maxSeries  integer  how many it has at most
--- ARGV[n]  listed     string   `series foundAt` of each: the score with which it was found that its data is gone; empty: it was counted
+-- ARGV[1]  keepMs     integer  how long the list stays after the last count, milliseconds
+-- ARGV[2]  maxSeries  integer  the maximum number of series
+-- ARGV[n]  listed     string   `series foundAt` of each: its score when its data was found missing; empty: it was counted
 --
--- Reply    how many were taken off because their data is gone
+-- Reply    how many were removed because their data is gone
 local index = KEYS[1]
 local keepMs = ARGV[1]
 local maxSeries = ARGV[2]
@@ -20,7 +20,7 @@ for at = 1, #listed, 2 do
   local score = foundAt ~= '' and redis.call('ZSCORE', index, series)
   if foundAt == '' then
     counted[#counted + 1], isCounted[series] = series, true
-  -- With another score it was counted since.
+  -- With another score, the series has been counted since.
   elseif score and tonumber(score) == tonumber(foundAt) then
     gone[#gone + 1] = series
   end
@@ -28,7 +28,7 @@ end
 for _, series in ipairs(counted) do
   redis.call('ZADD', index, string.format('%.0f', now), series)
 end
--- Comes behind: it might empty the key, and while the slot moves to another node, a script fails at a key that is gone.
+-- This comes last: it may empty the key, and while the slot moves to another node, a script fails at a key that is gone.
 for _, one in ipairs(gone) do
   if not isCounted[one] then redis.call('ZREM', index, one) end
 end

@@ -1,4 +1,4 @@
--- merge.lua - merges partial distributions into windows and all of time, of several series of one slot.
+-- merge.lua - merges partial distributions of several series of one slot into their windows and their total.
 --
 -- KEYS[n]  series  any     for each series: its distribution of all time (hash), its writer's ledger (string), and for
 --                          each partial and window: the window (hash), and if there are slowest lists, its list (zset)
@@ -20,7 +20,7 @@
 local series = KEYS
 local plan = ARGV
 
--- Merges a partial into the hash of a window or of all time. Its bins are the rows from `firstRow` to `lastRow`. Returns the merged
+-- Merges a partial into the hash of a window or of the total. Its bins are the rows from `firstRow` to `lastRow`. Returns the merged
 -- moments, and whether the hash is new.
 local function mergeInto(key, partial, firstRow, lastRow, maxBins)
   local stored = redis.call('HMGET', key, unpack(momentNames))
@@ -30,11 +30,11 @@ local function mergeInto(key, partial, firstRow, lastRow, maxBins)
   local hasNew = false
   for row = firstRow, lastRow, 2 do
     local field, values = unpack(plan, row, row + 1)
-    -- A bin that holds no integer stays as it is.
+    -- A bin without an integer is not changed.
     local count = redis.pcall('HINCRBY', key, field, values)
     hasNew = hasNew or count == tonumber(values)
   end
-  -- The moments of a window are no bins, of all time some more fields. A bin too many would hide that the one above it has collapsed.
+  -- The moments of a window are not bins; the total has more such fields. One bin too many would hide that the bin above it has collapsed.
   if hasNew and redis.call('HLEN', key) > maxBins + #momentNames then collapse(key, maxBins) end
   return table.concat(texts, ' '), isNew
 end
@@ -59,8 +59,8 @@ local function write(first, _, at)
   at = at + 4
   local window = first + 2
   local ofWindow, ofAll, isNew
-  -- The expiry changes only when the distribution of all time, or a window, begins. Windows get theirs at the end: of a window that
-  -- is over it deletes the key, and while the slot moves to another node, a script fails at a key that is gone.
+  -- The expiry is set only when the total or a window is created. Windows get theirs at the end: it deletes the key of a window that
+  -- is over, and while the slot moves to another node, a script fails at a key that is gone.
   local begins, endings = false, {}
   for _ = 1, partials do
     local windows, bins, bounds, subjects = unpack(plan, at, at + 3)

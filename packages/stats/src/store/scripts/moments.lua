@@ -6,7 +6,7 @@ local huge = math.huge
 
 local momentNames = { 'count', 'mean', 'm2', 'min', 'max', 'sum', 'compensation', 'rest' }
 
--- Text that converts back to the same double, also on servers whose C library writes infinity differently.
+-- Text that converts back to the same double, even on servers whose C library writes infinity differently.
 local function text(number)
   if number == huge then return 'inf' elseif number == -huge then return '-inf' end
   return string.format('%.17g', number)
@@ -18,7 +18,7 @@ local function number(value)
   return tonumber(value) or 0
 end
 
--- Moments from their texts, which are given in the order of the names.
+-- Moments from their texts, in the order of the names.
 local function momentsOf(...)
   local texts, moments = { ... }, {}
   for place, name in ipairs(momentNames) do
@@ -27,7 +27,7 @@ local function momentsOf(...)
   return moments
 end
 
--- Their texts in the same order; and each after its name, as HSET takes them.
+-- Their texts in the same order, and each text after its name, as HSET needs them.
 local function textsOf(moments)
   local texts, fields = {}, {}
   for place, name in ipairs(momentNames) do

@@ -2,8 +2,8 @@
 --
 -- KEYS[n]  keys   any     what to read
 -- ARGV[n]  query  string  what of each: `hash`, all of it; `fields`, and which of a hash; `largest`, and how many members of a
---                         sorted set, 0 for all; `newest`, and how many entries of a stream, and for each key the id to begin
---                         at, as XREVRANGE takes it
+--                         sorted set, 0 for all; `newest`, and how many entries of a stream, and for each key the id to start
+--                         at, as XREVRANGE needs it
 --
 -- Reply     the server's epoch milliseconds, and for each key an array: fields with values; values, empty where there is none;
 --           members with scores, the largest first; entries, the newest first, of all streams about 4 MiB: one for which there is no

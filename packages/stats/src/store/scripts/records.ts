@@ -15,8 +15,8 @@ const recordOf = <Text extends string>(names: Text): WriteRecord<Words<Text>> =>
   };
 };
 
-// The records of each script's plan: their fields in order, by the names with which the script reads them. A field that stands
-// alone needs no record.
+// The records of each script's plan: their fields in order, with the names that the script uses. A single field
+// needs no record.
 
 /** The head of a batch. */
 export const batchHead = recordOf("keys items validUntil seq");
