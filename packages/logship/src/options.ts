@@ -245,7 +245,7 @@ export interface ShipOptions {
    * The identity of the source. A call with the same identity continues where an earlier one stopped, or finds that the source has been
    * shipped. This works in another process after a crash as well. A stream must yield the same bytes from its start each time.
    *
-   * @default for a file its device, inode and the hash of its first KiB; for a stream a new one
+   * @default for a file its device, inode and the hash of its first 4 KiB; for a stream a new one
    */
   readonly id?: string | undefined;
   /**

@@ -108,7 +108,7 @@ class Log {
 it("counts each line once, however its file is rotated, compressed or replaced between runs that fail", async () => {
   await fc.assert(
     fc.asyncProperty(
-      fc.constantFrom(0, 20, 300, 1_500),
+      fc.constantFrom(0, 20, 300, 1_500, 6_000),
       fc.array(step, { minLength: 4, maxLength: 14 }),
       async (headerBytes, steps) => {
         const header = headerBytes > 0 ? `${"#".repeat(headerBytes - 1)}\n` : "";

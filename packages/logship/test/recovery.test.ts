@@ -234,6 +234,24 @@ describe("a shipper", () => {
     await sending;
   });
 
+  it("reports no lost data when it seals a file again that every consumer has finished meanwhile", async () => {
+    const { keys, db } = fixture;
+    await fixture.shipper({ consumers: ["c"] }).send("first", Readable.from(["one\n"]));
+    let seals = 0;
+    const client = spied(fixture.connect() as Redis, async (args) => {
+      const isSeal = args[0] === "evalsha" && args[5] === keys.sources && args[6] === keys.leases;
+      if (!isSeal || seals++ > 0) return;
+      // As if it was sent before, and its reply lost.
+      await db.call(...(args as [string]));
+      await fixture.receiver().run(countWords, { until: "empty" });
+    });
+    const shipper = fixture.shipper({ client });
+    const errors: unknown[] = [];
+    shipper.on("error", (error) => errors.push(error));
+    expect(await shipper.send("a", Readable.from(["two\n"]), { id: "a" })).toMatchObject({ lines: 1 });
+    expect([seals, errors]).toEqual([1, []]);
+  });
+
   it("finishes the removal of a silent consumer in which another process died", async () => {
     const { keys, db } = fixture;
     const own = { codec: "none", chunkBytes: 1_024, limitBytes: 60_000, dropSilentMs: 20_000 } as const;

@@ -407,7 +407,7 @@ describe("a shipper puts a line into the channel once", () => {
     await replace(join(directory, "a.log"), textOf(lines.slice(0, 100)));
     await shipper.addDirectory(directory);
     const to = Buffer.byteLength(textOf(lines.slice(0, 100)));
-    expect(copies).toEqual([{ file: "a.log", of: expect.stringMatching(/^\S+ 1024-/) as string, to }]);
+    expect(copies).toEqual([{ file: "a.log", of: expect.stringMatching(/^\S+ 1024-\S+ \d{4}-/) as string, to }]);
   });
 
   it("and reports one that is the beginning of a longer one that is there", async () => {

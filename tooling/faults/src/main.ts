@@ -5,6 +5,8 @@ import type { Control } from "./lab/control.js";
 import { inOwnNetwork } from "./lab/network.js";
 import { noteRejection } from "./lab/rejections.js";
 import { keep } from "./kept.js";
+import { configurations } from "./rotation/configurations.js";
+import { controls as rotationControls } from "./rotation/controls.js";
 import { runRotation } from "./rotation/index.js";
 import type { Workload } from "./workload.js";
 import { loadWorkload, workloadNames } from "./workloads.js";
@@ -12,7 +14,7 @@ import { loadWorkload, workloadNames } from "./workloads.js";
 const names = workloadNames();
 
 const usage = `npm run faults -- <package> [--fault NAME] [--server NAME] [--seed N] [--seconds N] [--injections N] [--control NAME] [--client NAME] [--json] [--save] [--list]
-npm run faults -- rotation [--seconds N | --lines N] [--seed N] [--writer NAME] [--control NAME]
+npm run faults -- logship --writer NAME [--seconds N | --lines N] [--seed N] [--control NAME]
 
   <package>   ${names.join(", ")}, or all
   --fault     only the fault NAME, or all whose names start with it (see --list)
@@ -25,8 +27,8 @@ npm run faults -- rotation [--seconds N | --lines N] [--seed N] [--writer NAME] 
   --json      one object on stdout, and nothing else
   --save      keeps the results of whole runs for the page of faults; then: npm run reference
   --list      what there is, without running it
-  --lines     of rotation: the number of lines of each log, instead of --seconds (default 10 s)
-  --writer    of rotation: only the logs whose names start with it
+  --writer    of logship: instead of the faults above, logs that real programs rotate: those whose names start with NAME, or all
+  --lines     with --writer: the number of lines of each log, instead of --seconds (default 10 s)
   --help      this text`;
 
 const fail = (message: string): never => {
@@ -72,6 +74,10 @@ const list = (chosen: readonly Workload[]): void => {
     const kinds = faultsOf(workload).map(({ kind }) => `  ${kind}`);
     const controls = workload.controls.map(({ name, invariants }) => `  ${name} (breaks ${invariants.join(", ")})`);
     process.stdout.write(`${workload.name}\n${kinds.join("\n")}\ncontrols\n${controls.join("\n")}\n`);
+    if (workload.name !== "logship") continue;
+    const writers = configurations.map(({ name }) => `  ${name}`);
+    const ofWriters = rotationControls.map(({ name }) => `  ${name}`);
+    process.stdout.write(`writers\n${writers.join("\n")}\ncontrols of writers\n${ofWriters.join("\n")}\n`);
   }
 };
 
@@ -123,7 +129,8 @@ const controlOf = (chosen: readonly Workload[], name: string): { workload: Workl
 
 /** Logs that real programs rotate. Not a workload: nothing is injected except kills and lost replies, and each log is judged by itself. */
 const rotation = async (values: Readonly<Record<string, string | boolean | undefined>>): Promise<void> => {
-  const { writer, control } = values as { writer?: string; control?: string };
+  const { writer: chosen, control } = values as { writer?: string; control?: string };
+  const writer = chosen === "all" ? undefined : chosen;
   const number = (name: string): number | undefined => numberOf(name, values[name] as string | undefined, 1);
   const lines = number("lines");
   const seconds = number("seconds") ?? (lines === undefined ? 10 : undefined);
@@ -143,7 +150,8 @@ const rotation = async (values: Readonly<Record<string, string | boolean | undef
 const main = async (): Promise<void> => {
   const { values, positionals } = parse();
   if (values["help"] === true) return void process.stdout.write(`${usage}\n`);
-  if (positionals.join() === "rotation") return await rotation(values);
+  const isOfWriters = values["writer"] !== undefined || rotationControls.some(({ name }) => name === values["control"]);
+  if (positionals.join() === "logship" && isOfWriters) return await rotation(values);
   const {
     fault,
     server,

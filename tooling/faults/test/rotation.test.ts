@@ -8,10 +8,10 @@ import { verdictOn } from "../src/rotation/verdict.js";
 
 const run = async (...args: readonly string[]): Promise<{ code: number | null; printed: string }> => {
   const program = join(workspaceFolder, "dist/main.js");
-  const writer = ["--writer", "log4js"];
+  const writer = ["--writer", "log4js, header"];
   // One file system, so each configuration runs once.
   const env = existsSync("/dev/shm") ? { ...process.env, TMPDIR: "/dev/shm" } : process.env;
-  const own = ["rotation", "--lines", "1200", "--seed", "1", ...writer, ...args];
+  const own = ["logship", "--lines", "1200", "--seed", "1", ...writer, ...args];
   const child = spawn(process.execPath, [program, ...own], { env });
   let printed = "";
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (text) => (printed += String(text)));

@@ -32,8 +32,15 @@ type Facts = Omit<LocalFile, "path" | "name" | "mayBeLink">;
 const firstReadBytes = 131_060;
 /** Four chunks: reading each separately takes as long as computing its checksums. */
 const readBytes = 4 * firstReadBytes;
-/** The number of first text bytes that distinguish a file from another one in the same inode. */
-const prefixBytes = 1_024;
+/**
+ * The number of first text bytes that distinguish a file from another one in the same inode, and that find the contents to compare. Enough
+ * for a header of a few hundred columns, and no more than a copy has once its first page is written. Scripts know this number and the next.
+ */
+const headBytes = 4_096;
+/** Before this byte, each line ends a beginning. After it, only lines number 1, 2, 4, 8, … do. */
+const nearBytes = 1_024;
+/** The number of last counted bytes that a record describes. */
+const tailMost = 1_024;
 
 /** The number of first bytes that show how a content is compressed. */
 export const magicBytes = 8;
@@ -141,8 +148,8 @@ export interface Identity {
   /** The longest of the beginnings. A record that ends like this has no information about counted text. */
   readonly prefix: string;
   /**
-   * Length and hash of each beginning, the longest first: the first KiB (or the whole lines if the file has less), and each number of
-   * lines.
+   * Length and hash of each beginning, the longest first: the first 4 KiB (or whole lines if the file has less), and fewer lines, down to
+   * the first one.
    */
   readonly beginnings: readonly string[];
   /** Whether it is the text that the record describes, including all its counted text. */
@@ -301,7 +308,7 @@ export class OpenFile {
 
   /** Whether the file has `stored` bytes, and the last of them match the record. Anything can write a record. */
   async #endsLike(stored: number, tailBytes: number, tailCrc: number): Promise<boolean> {
-    const isRecord = [stored, tailBytes].every(Number.isSafeInteger) && tailBytes >= 0 && tailBytes <= prefixBytes;
+    const isRecord = [stored, tailBytes].every(Number.isSafeInteger) && tailBytes >= 0 && tailBytes <= tailMost;
     if (!isRecord || stored < tailBytes || this.was.size < stored) return false;
     const { buffer, bytesRead } = await this.#handle.read(Buffer.alloc(tailBytes), 0, tailBytes, stored - tailBytes);
     if (bytesRead < tailBytes || crc32(buffer) !== tailCrc) return false;
@@ -324,21 +331,21 @@ export class OpenFile {
 
   /** The record of a file that is counted up to a position, for `identify` to compare. */
   recordOf({ offset, stored }: Pick<Position, "offset" | "stored">, tail: Buffer = noBytes): string {
-    const [beginning = ""] = beginningsOf(this.#beginning.subarray(0, offset));
-    const last = this.isGzip ? noBytes : tail.subarray(Math.max(0, tail.length - prefixBytes));
-    return `${beginning}-${String(stored)}.${String(last.length)}.${String(crc32(last))}`;
+    const head = this.#beginning.subarray(0, offset);
+    const last = this.isGzip ? noBytes : tail.subarray(Math.max(0, tail.length - tailMost));
+    return `${prefixOf(head.subarray(0, endsOf(head).at(-1)))}-${String(stored)}.${String(last.length)}.${String(crc32(last))}`;
   }
 
   async #head(): Promise<Buffer> {
     const parts: Buffer[] = [];
     let length = 0;
     for await (const block of this.text()) {
-      parts.push(block.subarray(0, prefixBytes - length));
+      parts.push(block.subarray(0, headBytes - length));
       length += parts.at(-1)!.length;
-      if (length >= prefixBytes) break;
+      if (length >= headBytes) break;
     }
     const head = Buffer.concat(parts);
-    if (!this.isGzip && length < prefixBytes) await this.#expectSize(length);
+    if (!this.isGzip && length < headBytes) await this.#expectSize(length);
     // Zeros behind the text are space that is reserved for more of it.
     return head.subarray(0, textEnd(head) || head.length);
   }
@@ -352,13 +359,27 @@ export class OpenFile {
 const prefixOf = (head: Buffer): string =>
   `${String(head.length)}-${createHash("sha256").update(head).digest("hex").slice(0, 24)}`;
 
-/** The prefixes of a head, the longest first: all of it (or its whole lines if the file may have less), and each number of lines. */
-const beginningsOf = (head: Buffer): string[] => {
-  const ends = head.length === prefixBytes ? [prefixBytes] : [];
-  for (let end = Math.min(head.length, prefixBytes - 1); end > 0; end--) if (head[end - 1] === lineFeed) ends.push(end);
-  if (ends.length === 0) ends.push(head.length);
-  return ends.map((end) => prefixOf(head.subarray(0, end)));
+/**
+ * Where the beginnings of a head end: none depends on the text after it. Each is a whole number of lines, the first KiB, or all 4 KiB. If
+ * there is no such beginning, the head is one.
+ */
+const endsOf = (head: Buffer): number[] => {
+  const ends: number[] = [];
+  let [far, next] = [0, 1];
+  for (let end = 1; end <= head.length; end++) {
+    const isLine = head[end - 1] === lineFeed;
+    const isNext = isLine && end > nearBytes && ++far === next;
+    if (isNext) next *= 2;
+    if (isNext || (isLine && end < nearBytes) || end === nearBytes || end === headBytes) ends.push(end);
+  }
+  return ends.length > 0 ? ends : [head.length];
 };
+
+/** The prefixes of a head's beginnings, the longest first. */
+const beginningsOf = (head: Buffer): string[] =>
+  endsOf(head)
+    .reverse()
+    .map((end) => prefixOf(head.subarray(0, end)));
 
 /** A content that was counted or shipped up to `offset`, in text bytes, and its CRC-32. */
 export interface Known {
@@ -434,14 +455,14 @@ export const isPair = ({ name }: LocalFile, { name: other }: LocalFile): boolean
   `${name}.gz` === other || `${other}.gz` === name;
 
 /**
- * A longer content with the same first KiB that no file has any more. A text that ends at `end` may be an earlier state of it. No checksum
- * distinguishes that from a new text with the same beginning.
+ * A longer content with the same beginning of a KiB or more that no file has any more. A text that ends at `end` may be an earlier state of
+ * it. No checksum distinguishes that from a new text with the same beginning.
  */
 export const longerOf = <T extends Candidate & { readonly isLike: boolean }>(
   known: readonly T[],
   end: number | undefined,
 ): T | undefined =>
-  end !== undefined && end >= prefixBytes
+  end !== undefined && end >= nearBytes
     ? known.find(({ offset, other, isLike }) => isLike && offset > end && !other)
     : undefined;
 

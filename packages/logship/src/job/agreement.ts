@@ -101,8 +101,8 @@ export const agreementOf = async (
   if (twin && (!of || (held && !whole))) {
     const { content, position, offset, crc, other, name } = twin;
     const [stored, skip] = opened.isGzip ? [0, offset] : [offset, 0];
-    // A compressed file is expected to have the text of another one.
-    const isMoved = !other && !isSame && !opened.isGzip;
+    // A compressed file is expected to have the text of another one. Nothing is counted yet of a file whose first commit failed.
+    const isMoved = !other && !isSame && !opened.isGzip && offset > 0;
     return { content, position, from: formatPosition({ offset, stored, skip, crc }), ...(isMoved && { moved: name }) };
   }
   const name = (of ?? longerOf(known, end))?.name;

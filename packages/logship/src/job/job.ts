@@ -32,9 +32,9 @@ export interface JobEvents {
    */
   readonly gap: [fact: { readonly file: string; readonly from: number; readonly to: number }];
   /**
-   * A file resembles another one, and the job processes it nevertheless. It is equal to a file that still exists, or has the same first KiB
-   * as a longer file that no longer exists. `of` is the name of the other file. If it is a copy or an earlier state, its text up to `to`
-   * counts twice.
+   * A file resembles another one, and the job processes it nevertheless. It is equal to a file that still exists, or has the same first
+   * 4 KiB as a longer file that no longer exists (1 KiB if it has less). `of` is the name of the other file. If it is a copy or an earlier
+   * state, its text up to `to` counts twice.
    */
   readonly copy: [fact: { readonly file: string; readonly of: string; readonly to: number }];
   /**

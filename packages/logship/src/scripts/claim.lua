@@ -21,7 +21,7 @@
 --           had before, in each claim until this content is done; `named`: the one that a file of the same name and first line had before
 --           {0, msLeft}  another worker has it for so long; 0: it is done with this stamp, or its record has changed since this worker read it
 --           {2, others, {content, position, file, state, msLeft, name, isLike}, …}  compare these contents first; `file`: the one that had the content
---           last; `isLike`: it begins with the first beginning, which is the longest
+--           last; `isLike`: it has the longest beginning, or the first KiB of a file with less than 4 KiB
 --           error KIT_LAYOUT  written by a newer version
 local job = KEYS[1]
 local progress = KEYS[2]
@@ -60,6 +60,10 @@ local function claimed(id, record, named)
   local formerPosition = former ~= '' and redis.call('HGET', progress, former .. ':position') or ''
   return { 1, record[3], record[1], record[2], id, former, formerPosition, formerStamp, named or '' }
 end
+local near
+for i, start in ipairs(beginning) do
+  if i > 1 and string.find(start, '^1024%-') then near = 'near ' .. start end
+end
 local id = own[2] or file
 local record = recordOf(id)
 if record[4] == op then return claimed(id, record) end
@@ -75,8 +79,15 @@ elseif not isSame or (record[5] or file) ~= file then
   end
   if isSame then compare(id, false) end
   for i, start in ipairs(beginning) do starts[i] = 'content ' .. start end
+  if near then starts[#starts + 1] = near end
+  -- If the file has less than 4 KiB, a longer content with its first KiB may have all of it.
+  local isShort = near and not string.find(beginning[1], '^4096%-')
   for i, all in ipairs(#starts > 0 and redis.call('HMGET', progress, unpack(starts)) or {}) do
-    for other in string.gmatch(all or '', '[^\n]+') do compare(other, i == 1) end
+    local isNear = starts[i] == near
+    local _, count = string.gsub(all or '', '[^\n]+', '')
+    for other in string.gmatch(isNear and count > mostNear and '' or all or '', '[^\n]+') do
+      compare(other, i == 1 or (isShort and isNear))
+    end
   end
   local listed = table.concat(ids, '\n')
   local reply = { 2, listed }
@@ -128,5 +139,6 @@ redis.call('HSET', progress, file .. ':prefix', prefix, file .. ':content', id, 
   'name ' .. name, id .. ' ' .. (beginning[#beginning] or ''))
 if isSame and startOf(seen) ~= startOf(prefix) then unlistContent(progress, startOf(seen), id) end
 if string.sub(prefix, 1, 2) ~= '0-' then listContent(progress, startOf(prefix), id) end
+if near then listNear(progress, near, id) end
 if from == '' and content ~= '' then return { 0, 0 } end
 return claimed(id, record, named)

@@ -1,9 +1,10 @@
 -- contents.lua - which contents begin in the same way.
 --
--- A field of a hash names those of one beginning, each between line feeds, the last ones only.
+-- A field of a hash names those of one beginning, each between line feeds, the last ones only. A content is listed by its longest beginning.
+-- If that has more than 1 KiB, a field `near …` lists it by its first KiB as well, while that is no header of many files.
 --
--- Defines listContent, unlistContent, startOf, withBeginning
-local mostListed = 8192
+-- Defines mostNear, listContent, listNear, unlistContent, startOf, withBeginning
+local mostListed, mostNear = 8192, 8
 
 local function listContent(key, field, content)
   local all = redis.call('HGET', key, field) or '\n'
@@ -11,6 +12,12 @@ local function listContent(key, field, content)
   all = all .. content .. '\n'
   if #all > mostListed then all = string.gsub(all, '^\n[^\n]*', '') end
   redis.call('HSET', key, field, all)
+end
+
+--- Lists one more than are compared, which shows that there are too many.
+local function listNear(key, field, content)
+  local _, count = string.gsub(redis.call('HGET', key, field) or '', '[^\n]+', '')
+  if count <= mostNear then listContent(key, field, content) end
 end
 
 --- The hash must have another field.
@@ -31,4 +38,6 @@ end
 local function withBeginning(change, sources, source)
   local start = string.match(source, ' (%d+%-%x+)$')
   if start then change(sources, 'text ' .. start, source) end
+  local near = string.match(source, ' (1024%-%x+) ')
+  if near then (change == listContent and listNear or change)(sources, 'near ' .. near, source) end
 end

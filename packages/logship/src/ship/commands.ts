@@ -47,16 +47,23 @@ export const uploadCommands = ({ connection, settings, signal }: Shipping, sourc
     new LogshipError(code, message, { file: source.name, retryable });
   const fenced = (): LogshipError => fencedError("The file", source.name);
   const tooLarge = (message: string): LogshipError => failure("KIT_LOGSHIP_TOO_LARGE", message);
+  const gone = (): LogshipError => failure("KIT_LOGSHIP_RESET", "The file is no longer in Redis", true);
   const refuse = (state: string): void => {
     if (state === "fenced") throw fenced();
     // Every consumer was done with the file, or the server lost data. Opening it again shows which.
-    if (state === "gone") throw failure("KIT_LOGSHIP_RESET", "The file is no longer in Redis", true);
+    if (state === "gone") throw gone();
   };
-  const sealing = async ({ id: file, fence }: Opened, count: number, sha256: string, fault: string): Promise<string> =>
+  const sealing = async (
+    { id: file, fence }: Opened,
+    count: number,
+    sha256: string,
+    fault: string,
+  ): Promise<Awaited<ReturnType<typeof scripts.seal.run>>> =>
     await connection.run(scripts.seal, { file, fence, count, sha256, fault, silentMs: -1, events });
 
   return {
     fenced,
+    gone,
     tooLarge,
 
     /** Opens the file, or finds that it has been shipped. `mine` is the fence of this upload's earlier opening, if any. */
@@ -114,11 +121,11 @@ export const uploadCommands = ({ connection, settings, signal }: Shipping, sourc
       throw failure("KIT_LOGSHIP_EXPIRED", "A reservation expired before its chunks were committed", true);
     },
 
-    /** Ends the file after its first `count` chunks. False if the server has another number of chunks. */
-    seal: async (file: Opened, count: number, sha256: string): Promise<boolean> => {
+    /** Ends the file after its first `count` chunks. `moved` if the server has another number of chunks. */
+    seal: async (file: Opened, count: number, sha256: string): Promise<"sealed" | "moved" | "gone"> => {
       const state = await sealing(file, count, sha256, "");
-      refuse(state);
-      return state === "sealed";
+      if (state === "fenced") throw fenced();
+      return state;
     },
 
     /** Ends the file after its current chunks, with the reason. Best effort: it may stay open. */

@@ -13,6 +13,9 @@ import {
 import type { LogConnection } from "../connection.js";
 import { isAboutContent } from "../errors.js";
 
+/** If more sources share their first KiB, that is a header, and they are not compared for it. The scripts have the same number. */
+const mostNear = 8;
+
 /** A source whose text the channel has, or has had, up to `offset`. */
 interface Shipped extends Known {
   readonly source: string;
@@ -46,12 +49,21 @@ export const identityOf = async (
   const { signal, log } = looking;
   const { beginnings } = await opened.identify("");
   const container = `${file.id}.${String(bornOf(file.stamp))}`;
-  const own = beginnings.map((beginning) => `${container} ${beginning}`);
-  const fields = [...own, ...beginnings.map((beginning) => `text ${beginning}`)];
+  // A source with more than a KiB is listed by its first KiB as well.
+  const nearAt = beginnings.findIndex((beginning) => beginning.startsWith("1024-"));
+  const near = nearAt > 0 ? `${beginnings[nearAt]!} ` : "";
+  const own = beginnings.map((beginning, at) => `${container} ${at < nearAt ? near : ""}${beginning}`);
+  const fields = [...own, ...beginnings.map((beginning) => `text ${beginning}`), `near ${near.trim()}`];
   const found = await connection.fields("sources", fields, signal);
   const index = own.findIndex((_, at) => found[at] !== null);
   if (index >= 0) return own[index]!;
   const [like = [], ...others] = found.slice(own.length).map((list) => list?.split("\n").filter(Boolean) ?? []);
+  const sharing = others.pop() ?? [];
+  if (sharing.length <= mostNear) {
+    others.push(sharing);
+    // A longer source with the first KiB of a file of less than 4 KiB may have all of it.
+    if (!beginnings[0]!.startsWith("4096-")) like.push(...sharing);
+  }
   const alike = new Set([...like, ...others.flat()]);
   const twin =
     alike.size > 0 ? await sourceLike(connection, file, opened, [...alike], new Set(like), looking) : undefined;

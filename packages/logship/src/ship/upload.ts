@@ -91,7 +91,12 @@ export class Upload {
       await this.#committing;
       this.#how.signal.throwIfAborted();
       if (this.#isSealed) return;
-      if (!(await this.#commands.seal(this.#opened, this.#committed.chunks, sha256))) throw new RewindNeeded();
+      const state = await this.#commands.seal(this.#opened, this.#committed.chunks, sha256);
+      if (state === "moved") throw new RewindNeeded();
+      if (state !== "gone") return;
+      // Sealed by this call, whose reply was lost, and every consumer is done with it. Or the server lost it.
+      this.#opened = await this.#commands.open(this.#opened.fence);
+      if (this.#opened.state !== "done") throw this.#commands.gone();
     });
   }
 

@@ -38,17 +38,23 @@ const logrotate = (
   ];
 });
 
-/** Every configuration. No logger here writes a header by itself. */
-export const configurations: readonly Configuration[] = [
-  ...logrotate,
-  { ...plain, name: "winston", kind: "winston", rotated: String.raw`^app\d+\.log$` },
-  {
-    ...plain,
-    name: "winston-daily-rotate-file",
-    kind: "winston-daily",
-    live: "current.log",
-    rotated: String.raw`^app-.*\.log(\.\d+)?(\.gz)?$`,
-  },
-  { ...plain, name: "pino-roll", kind: "pino-roll", live: "current.log", rotated: String.raw`^app\.\d+\.log$` },
-  { ...plain, ...names, name: "log4js", kind: "log4js" },
-];
+/** Of 150 columns, longer than a KiB. */
+const longHeader = `#${Array.from({ length: 150 }, (_, column) => `column_${String(column)}`).join()}\n`;
+
+const loggers = (
+  [
+    ["winston", { kind: "winston", rotated: String.raw`^app\d+\.log$` }],
+    [
+      "winston-daily-rotate-file",
+      { kind: "winston-daily", live: "current.log", rotated: String.raw`^app-.*\.log(\.\d+)?(\.gz)?$` },
+    ],
+    ["pino-roll", { kind: "pino-roll", live: "current.log", rotated: String.raw`^app\.\d+\.log$` }],
+    ["log4js", { ...names, kind: "log4js" }],
+  ] as const
+).flatMap(([name, own]): Configuration[] => [
+  { ...plain, ...own, name },
+  { ...plain, ...own, name: `${name}, header`, header: longHeader },
+]);
+
+/** Every configuration. */
+export const configurations: readonly Configuration[] = [...logrotate, ...loggers];

@@ -48,7 +48,9 @@ const readOn = async (settings: object, { side }: Place, random: () => number, s
     const end = (): void => void child.kill("SIGKILL");
     stop.addEventListener("abort", end);
     void pause(400 + random() * 2_600, undefined, { signal: stop }).then(
-      () => {
+      async () => {
+        // On a busy machine a reader may need longer to start. If each one were killed before that, the writer would wait forever.
+        while (!existsSync(join(side, "begun")) && isRunning(child)) await pause(50);
         if (existsSync(join(side, "written")) || !isRunning(child)) return;
         kills++;
         end();

@@ -37,7 +37,7 @@ const noteAll = (source, events) => {
   for (const event of events) source.on(event, (fact) => note(event, { ...rangeOf(fact), ...fact }));
 };
 const noteError = (error) => {
-  note(`error ${error?.code ?? error}`, { message: String(error?.message ?? error) });
+  note(`error ${error?.code ?? error}`, { file: error?.file, message: String(error?.message ?? error) });
 };
 
 const liveFile = () => {
@@ -108,7 +108,8 @@ const ways = {
       chunkBytes: 4_096,
       flushMs: 50,
     });
-    noteAll(shipper, ["copy", "moved", "skipped", "damaged", "error"]);
+    noteAll(shipper, ["copy", "moved", "skipped", "damaged"]);
+    shipper.on("error", noteError);
     const receiving = receive("follow");
     const options = { signal: ended.signal, quietMs: 500, rotated: new RegExp(rotated) };
     const following = shipper.follow(join(directory, live), options);

@@ -1,6 +1,17 @@
 // A process that writes numbered lines to a log, which a real program rotates: logrotate, or the logger that writes them.
 import { spawn } from "node:child_process";
-import { closeSync, existsSync, fstatSync, openSync, unlinkSync, writeFileSync, writeSync } from "node:fs";
+import {
+  appendFileSync,
+  closeSync,
+  existsSync,
+  fstatSync,
+  openSync,
+  statSync,
+  unlinkSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { createRequire } from "node:module";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { randomOf } from "./random.mjs";
@@ -18,6 +29,7 @@ const begin = async (write) => {
   await write(lineOf(written++));
   const signs = isCopied ? ["counted"] : ["counted", "followed"];
   while (!signs.every((sign) => existsSync(join(side, sign)))) await pause(20);
+  writeFileSync(join(side, "begun"), "");
   until = performance.now() + seconds * 1_000;
 };
 
@@ -81,15 +93,20 @@ const withLogrotate = async () => {
 // ── loggers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const maxBytes = 24_576;
+/** No logger writes a header by itself: this is called when it has opened a file or is about to, before it writes to the file. */
+const headOf = (file) => {
+  if (header !== "" && !statSync(file, { throwIfNoEntry: false })?.size) appendFileSync(file, header);
+};
 /** Writes with a function that resolves when the logger takes more. */
 const withLogger = async (write) => {
   await begin(write);
   while (!isOver()) await period(write);
 };
 
-const withWinston = async (makeTransport) => {
+const withWinston = async (opens, makeTransport) => {
   const { default: winston } = await import("winston");
   const transport = await makeTransport(winston);
+  transport.on(opens, headOf);
   const logger = winston.createLogger({
     format: winston.format.printf(({ message }) => message),
     transports: [transport],
@@ -107,10 +124,11 @@ const writers = {
   logrotate: withLogrotate,
   winston: () =>
     withWinston(
+      "open",
       ({ transports }) => new transports.File({ filename: path, maxsize: maxBytes, maxFiles: 2_000, tailable: true }),
     ),
   "winston-daily": () =>
-    withWinston(async () => {
+    withWinston("new", async () => {
       const { default: Daily } = await import("winston-daily-rotate-file");
       return new Daily({
         dirname: directory,
@@ -126,6 +144,9 @@ const writers = {
   "pino-roll": async () => {
     const { default: roll } = await import("pino-roll");
     const stream = await roll({ file: join(directory, "app"), extension: ".log", size: "24k", symlink: true });
+    const head = () => headOf(stream.file);
+    if (stream.file) head();
+    stream.on("ready", head);
     await withLogger(async (line) => {
       if (!stream.write(`${line}\n`)) await new Promise((resolve) => stream.once("drain", resolve));
     });
@@ -136,6 +157,13 @@ const writers = {
   },
   log4js: async () => {
     const { default: log4js } = await import("log4js");
+    // log4js has no event for it.
+    const { RollingFileWriteStream } = createRequire(createRequire(import.meta.url).resolve("log4js"))("streamroller");
+    const renew = RollingFileWriteStream.prototype._renewWriteStream;
+    RollingFileWriteStream.prototype._renewWriteStream = function () {
+      renew.call(this);
+      headOf(this.currentFileStream.path);
+    };
     const layout = { type: "messagePassThrough" };
     const file = { type: "file", filename: path, maxLogSize: maxBytes, backups: 2_000, layout };
     log4js.configure({ appenders: { file }, categories: { default: { appenders: ["file"], level: "info" } } });

@@ -111,7 +111,8 @@ export const jobs: OpenJobs = async (opening) => {
         );
       }
       await using job = createLogJob(await connected(url), "many", { directory });
-      const took = await timed(async () => (await job.run(() => undefined)).files);
+      const took = await timed(async () => (await job.run(() => undefined)).lines);
+      if (took.count !== 1_200) throw new Error(`${String(took.count)} lines came, of 1200`);
       await job.delete();
       rmSync(directory, { recursive: true });
       return took;
