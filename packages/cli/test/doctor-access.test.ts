@@ -126,7 +126,7 @@ describe("kit doctor without a server", () => {
     const endless = server.call("EVAL", "while true do end", "0").catch(() => undefined);
     const { code, of, said } = await doctor(server.url);
     expect(code).toBe(3);
-    expect(said("reachability")).toMatch(/busy with a long script/);
+    expect(said("reachability")).toMatch(/runs a long script/);
     expect(of("reachability").findings[0]!.fix).toMatch(/SCRIPT KILL/);
     await server.stop();
     await endless;

@@ -137,7 +137,7 @@ describe("a client over HTTP", () => {
       code: "KIT_UNKNOWN_OUTCOME",
       op: "mine",
     });
-    expect(await rejection(look.run(client, {}, {}))).toMatchObject({ code: "KIT_UNEXPECTED", retryable: true });
+    expect(await rejection(look.run(client, {}, {}))).toMatchObject({ code: "KIT_UNAVAILABLE", retryable: true });
   });
 
   it("reads no more of a reply than its limit, and repeats no more of an error than a line", async () => {

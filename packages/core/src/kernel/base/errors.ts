@@ -20,8 +20,8 @@
  *   EXEC that failed midway may have made some of its writes
  * - `KIT_UNSUPPORTED`: the client cannot do this. For example, a client over HTTP has no connections and sends only text. Or
  *   `connect()` cannot find ioredis. Nothing was sent
- * - `KIT_UNEXPECTED`: an error from neither kit nor the server: a bug in kit or in the program, or a proxy that changed a reply.
- *   `cause` is the original error. Retryable
+ * - `KIT_UNEXPECTED`: an error from neither kit nor the server: a bug in kit or in the program. `cause` is the original error.
+ *   Retryable
  */
 export type CoreErrorCode =
   | "KIT_UNAVAILABLE"
@@ -320,7 +320,7 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
     true,
   ],
   [/^(LOADING|MASTERDOWN)\b/, "KIT_LOADING", "the server does not serve its data yet", true],
-  [/^(BUSY|UNKILLABLE)\b/, "KIT_BUSY", "the server is busy with a long script", true],
+  [/^(BUSY|UNKILLABLE)\b/, "KIT_BUSY", "the server runs a long script", true],
   [/^(TRYAGAIN|ASK)\b/, "KIT_CLUSTER", "the slot of its keys is moving to another Cluster node", true],
   [
     brokenOff,
@@ -345,7 +345,7 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
   ],
   [/^(WRONGPASS|ERR invalid password)/, "KIT_AUTH", "the server rejected the credentials", false],
   [forbidden, "KIT_NO_PERMISSION", "the ACL user has no permission. See ACL LOG", false],
-  [/^NOSCRIPT\b/, "KIT_NOSCRIPT", "the server lost the script between two attempts", true],
+  [/^NOSCRIPT\b/, "KIT_NOSCRIPT", "the server lost the script", true],
   [/^KIT_LAYOUT\b/, "KIT_LAYOUT", "its data is damaged or from a newer version", false],
 ];
 

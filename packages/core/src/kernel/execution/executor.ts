@@ -217,6 +217,12 @@ export class CommandExecutor extends ClientWatch {
     if (!isReady(this.client) && !(await this.untilReady(call))) throw this.#silence(call);
   }
 
+  /** The error for a reply that its command cannot have made: a proxy, or an endpoint over HTTP, has changed it. It counts as lost. */
+  lost(call: Call, error: unknown): KitError {
+    call.maybeSent = true;
+    return KitError.is(error) ? error : this.#silence(call, error);
+  }
+
   readonly #landed = (): void => {
     this.#inFlight--;
   };

@@ -1,16 +1,7 @@
 import { createHash } from "node:crypto";
 import type { RedisArgument, RedisLike } from "../connection/client.js";
 import { Deadline } from "../base/deadline.js";
-import {
-  asKitError,
-  isReplyError,
-  KitError,
-  KitKeyTypeError,
-  KitUnknownOutcomeError,
-  replyOf,
-  safeCause,
-  serverError,
-} from "../base/errors.js";
+import { isReplyError, KitKeyTypeError, replyOf, safeCause, serverError } from "../base/errors.js";
 import { subjectOf } from "../base/keyspace.js";
 import { type Call, CommandExecutor, reading } from "../execution/executor.js";
 import { ClientContext, withContext } from "../context/context.js";
@@ -234,14 +225,6 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
   const source = joined(sources);
   const sha = createHash("sha1").update(source).digest("hex");
 
-  const read = (raw: unknown, call: ScriptCall): Reply => {
-    try {
-      return spec.reply(raw);
-    } catch (error) {
-      throw KitError.is(error) || isReplyError(error) ? error : unreadable(call, error);
-    }
-  };
-
   // Async from its first line, so that a wrong operand rejects and does not throw.
   const run: Script<Keys, Args, Reply>["run"] = async (redis, keys, args, options = {}) => {
     const executor = redis instanceof ClientContext ? redis.executor : redis;
@@ -258,33 +241,23 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
     const call = new ScriptCall(facts, operands, options);
     // A deadline of NaN, or of text that is no number, would never come.
     if (!(call.deadline.at > -Infinity)) throw new TypeError("Expected `deadlineMs` to be a number");
+    let raw: unknown;
     try {
       try {
-        return read(await executor.run("evalsha", operands, call), call);
+        raw = await executor.run("evalsha", operands, call);
       } catch (error) {
         if (!isReplyError(error) || !replyOf(error.message).startsWith("NOSCRIPT")) throw error;
-        return read(await executor.run("eval", operands.with(0, source), call), call);
+        raw = await executor.run("eval", operands.with(0, source), call);
       }
+      return spec.reply(raw);
     } catch (error) {
-      if (!isReplyError(error)) throw error;
+      if (!isReplyError(error)) throw raw === undefined ? error : executor.lost(call, error);
       if (replyOf(error.message).startsWith("WRONGTYPE")) throw await keyTypeError(executor, call, source, error);
       throw serverError(error, call.what);
     }
   };
 
   return { name, source, sources, keys: keyNames, args: argNames, run };
-};
-
-/** The error for a reply that the script cannot have made: a proxy or an endpoint over HTTP changed it. */
-const unreadable = (call: ScriptCall, error: unknown): KitError => {
-  const { what, mutates, op, isRepeatable, idempotent } = call;
-  if (!mutates) return asKitError(error, what);
-  return new KitUnknownOutcomeError(
-    `${what} was sent, but its reply cannot be read: the change may or may not have been made`,
-    op,
-    safeCause(error, true),
-    isRepeatable ?? (idempotent || op !== undefined),
-  );
 };
 
 /** The types of the keys in a script's header: `-- KEYS[1]  lease  string  …`; `KEYS[n]` covers all the rest. */
