@@ -11,6 +11,7 @@ import { dataOf, expiryOf, factsOf, type StoredFacts } from "../dead/facts.js";
 import { dated } from "./dates.js";
 import type { JobState } from "./scripts.js";
 import { located } from "./search.js";
+import { parsedJson } from "../workers/facts.js";
 import { type RunningWorker, runsOf } from "./workers.js";
 
 const reportRules = { withData: boolean(false), quick: boolean(false) };
@@ -124,7 +125,7 @@ export const inspectJob = async (
       },
       ...progressOf(noted),
       ...(withData && { data: shown(dataOf(blob)) }),
-      ...(withData && checkpoint !== "" && { checkpoint: noteOf(checkpoint) }),
+      ...(withData && checkpoint !== "" && { checkpoint: parsedJson(checkpoint) }),
     };
   });
 };
@@ -166,21 +167,12 @@ export const factsOfEnded = (id: string, at: number, { header, failures }: Parse
 /** The stored text of when a job was added. Empty if there is none. */
 const stampOf = (blob: Buffer): string => blob.toString("latin1").split(" ", 1)[0] ?? "";
 
-/** A note. A damaged one is shown as it is stored. */
-const noteOf = (text: string): unknown => {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return text;
-  }
-};
-
 const progressOf = ({
   progress,
   progressAt,
   kept,
 }: StoredNotes): Pick<JobReport, "progress" | "progressAt" | "logLines"> => ({
-  progress: progress === "" ? null : noteOf(progress),
+  progress: parsedJson(progress) ?? null,
   progressAt: dated(progressAt || null),
   logLines: kept,
 });

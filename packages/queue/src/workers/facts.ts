@@ -14,7 +14,7 @@ const longest = 256;
 const states: readonly unknown[] = ["running", "paused", "closing"];
 
 /** Undefined if the text is not JSON. Anything can write to the server, so nothing is trusted. */
-const parsed = (text: string): unknown => {
+export const parsedJson = (text: string): unknown => {
   try {
     return JSON.parse(text) as unknown;
   } catch {
@@ -29,7 +29,7 @@ const integerOf = (value: unknown): number | null =>
   Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : null;
 
 export const factsIn = (line: string): ReadFacts => {
-  const { host, pid, name, concurrency, since, version, state } = Object(parsed(line)) as Record<string, unknown>;
+  const { host, pid, name, concurrency, since, version, state } = Object(parsedJson(line)) as Record<string, unknown>;
   return {
     ...{ host: textOf(host), pid: integerOf(pid), name: textOf(name), concurrency: integerOf(concurrency) },
     ...{ since: integerOf(since), version: textOf(version) },
@@ -39,7 +39,7 @@ export const factsIn = (line: string): ReadFacts => {
 
 /** The names of handlers in a record, and whether they are all. */
 export const namesIn = (line: string): { readonly handles: readonly string[]; readonly handlesMore: boolean } => {
-  const all = parsed(line);
+  const all = parsedJson(line);
   const given: readonly unknown[] = Array.isArray(all) ? all : [];
   const handles = given
     .filter((name): name is string => typeof name === "string")

@@ -40,10 +40,10 @@ local writtenBy, last = string.match(old[2] or '', '^(%S+) (%d+)$')
 if old[1] == of and writtenBy == takeIdOf(member) and tonumber(last) >= number then return 1 end
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
-local first, after, bytes = tonumber(old[3] or 1), tonumber(old[4] or 1), tonumber(old[5] or 0)
+local first, after, bytes = tonumber(old[3] or 1) or 0, tonumber(old[4] or 1) or 0, tonumber(old[5]) or 0
 -- The loops below would keep the server busy for ever.
-if not (first and after and bytes and first >= 1 and first <= after and after - first <= 100000 and after < 2 ^ 53) then
-  return redis.error_reply('KIT_LAYOUT the notes are damaged')
+if not (first >= 1 and first <= after and after < math.min(2 ^ 53, first + 1e5)) then
+  return redis.error_reply('KIT_LAYOUT damaged notes')
 end
 local fields, gone = {}, {}
 local function set(name, value)
