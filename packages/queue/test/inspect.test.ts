@@ -205,15 +205,13 @@ describe("kit queue pause", () => {
     await tenants.add("job", 0, { group: "odd one's neighbor", delayMs: 60_000 });
     const cancel = (options: Options): Promise<Report> => reportOf("queue drain", ["tenants"], options);
     const whole = { group: "odd one", active: true } as const;
-    const handler = ["handler", expect.stringContaining("abort signal")];
     const next = ["next step", expect.anything()];
-    expect((await cancel(whole)).facts).toEqual([["would be deleted", "3"], next, handler]);
+    expect((await cancel(whole)).facts).toEqual([["would be deleted", "3"], next]);
     expect((await cancel({ group: "odd one" })).facts).toEqual([["would be deleted", "2"], next]);
-    expect((await cancel({ ...whole, run: true })).facts).toEqual([["deleted", "3"], handler]);
+    expect((await cancel({ ...whole, run: true })).facts).toEqual([["deleted", "3"]]);
     expect((await cancel(whole)).facts).toEqual([["would be deleted", "0"]]);
     expect(await inspectQueue(redis.client, { queue: "tenants", prefix: redis.prefix })).toMatchObject({ jobs: 1 });
-    for (const options of [{ active: true }, { ...whole, delayed: true }] as const)
-      expect(await rejection(cancel(options))).toBeInstanceOf(TypeError);
+    expect(await rejection(cancel({ active: true }))).toBeInstanceOf(TypeError);
   });
 
   it("finds a group that a handler has stopped for long", async () => {

@@ -239,9 +239,7 @@ const moveCommand = (
   },
 });
 
-const handlerFact: Facts = [
-  ["handler", "receives an abort signal. If the handler ignores it, restart the worker to free its slot"],
-];
+const handlerFact: Facts = [["handler", "receives an abort signal. If the handler ignores it, restart the worker"]];
 
 /** A command that ends one job. `states`: the states of jobs that it can end. `done`: what happened to the job. */
 const endCommand = (
@@ -389,16 +387,6 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
   },
 });
 
-/** How many ready and how many active jobs a group has. */
-const countsIn = async (
-  { redis, prefix }: CommandCall,
-  queue: string,
-  group: string,
-): Promise<{ readonly ready: number; readonly active: number }> => {
-  const [first] = (await listGroups(redis, { queue, prefix }, { from: group, count: 1 })).groups;
-  return first?.group === group ? first : { ready: 0, active: 0 };
-};
-
 const groupsCommand: CliCommand = {
   path: "queue groups",
   about: "list the groups of a queue: ready and active jobs, and why a group does not start its next job",
@@ -440,13 +428,13 @@ const groupsCommand: CliCommand = {
 const drainCommand: CliCommand = {
   path: "queue drain",
   buttons: [{ thing: "queue", text: "Drain", when: (seen) => readyOf(seen as unknown as Overview) > 0 }],
-  about: "delete all ready jobs, or the ready jobs of one group (dry run unless you pass --run)",
+  about: "delete all ready jobs, or all of a group (dry run unless you pass --run)",
   args: [queueArgument],
   options: [
     runOption,
     { name: "delayed", about: "include delayed jobs" },
-    { name: "group", takes: "text", about: "only ready jobs of this group" },
-    { name: "active", about: "with --group: also cancel the active jobs of this group" },
+    { name: "group", takes: "text", about: "only jobs of this group" },
+    { name: "active", about: "also cancel active jobs of the group" },
   ],
   run: async (call, queue: string) => {
     const { redis, prefix, isSet, text, output } = call;
@@ -454,24 +442,23 @@ const drainCommand: CliCommand = {
     const address = { queue, prefix };
     const isDryRun = !isSet("run");
     const group = text("group");
-    const [hasDelayed, hasActive] = [isSet("delayed"), isSet("active")];
-    if (hasActive && (group === undefined || hasDelayed))
-      throw new TypeError("Expected --active with --group, and without --delayed");
+    const [delayed, hasActive] = [isSet("delayed"), isSet("active")];
+    if (hasActive && group === undefined) throw new TypeError("Pass --group with --active");
     const seen = await inspectQueue(redis, address);
-    const of = group === undefined ? undefined : await countsIn(call, queue, group);
-    const active = hasActive ? (of?.active ?? 0) : 0;
-    const found = of ? of.ready + active : readyOf(seen) + (hasDelayed ? seen.delayed + seen.waitingForChildren : 0);
-    const end = (): Promise<number> =>
-      hasActive && group !== undefined
-        ? cancelGroup(redis, address, group)
-        : drainQueue(redis, address, { delayed: hasDelayed, group });
-    const count = isDryRun ? found : await end();
+    const [first] = group === undefined ? [] : (await listGroups(redis, address, { from: group, count: 1 })).groups;
+    const { ready, active } = first?.group === group && first ? first : { ready: 0, active: 0 };
+    const found =
+      group === undefined
+        ? readyOf(seen) + (delayed ? seen.delayed + seen.waitingForChildren : 0)
+        : ready + (hasActive ? active : 0);
+    const count = isDryRun
+      ? found
+      : await (hasActive ? cancelGroup(redis, address, group ?? "") : drainQueue(redis, address, { delayed, group }));
     await output.report({
       data: { queue, isDryRun, count },
       facts: [
         [isDryRun ? "would be deleted" : "deleted", String(count)],
         ...(isDryRun && count > 0 ? [["next step", "run the same command with --run"] as const] : []),
-        ...(active > 0 ? handlerFact : []),
       ],
     });
     return undefined;

@@ -9,12 +9,11 @@ const longMs = 3_600_000;
 export const groupsCheck: DoctorCheck = {
   id: "queue-groups",
   about: `
-**Warning** for each paused group that has ready jobs, and for each group whose next job was added more than an hour ago while a failing job
-waits for its next attempt. Also for each group that a RateLimitError stops for more than another hour. It looks at the first 100 groups of
-each queue.
+**Warning** for each group that is paused or stopped for another hour, and for each group whose next job was added more than an hour ago
+while a failing job waits for its next attempt. It looks at 100 groups of each queue.
 
 To resume a group, run \`kit queue resume QUEUE --group GROUP\`. To see its failing job, run \`kit queue list QUEUE --state delayed --group
-GROUP\`: fix what it fails at, or remove it. With \`groupRetry: "pass"\` other jobs of the group don't wait for it.
+GROUP\`.
 `,
   look: async ({ redis, prefix, signal }) => {
     const findings: Finding[] = [];
@@ -23,18 +22,14 @@ GROUP\`: fix what it fails at, or remove it. With \`groupRetry: "pass"\` other j
       const { now } = await inspectQueue(redis, { queue, prefix });
       for (const one of groups) {
         const { group, state, ready, nextAddedAt, haltedUntil } = one;
-        const isLong =
-          (state === "retrying" && now - Date.parse(nextAddedAt ?? "") > longMs) ||
-          (state === "halted" && Date.parse(haltedUntil ?? "") - now > longMs);
-        if (state !== "paused" && !isLong) continue;
+        const isHalted = state === "halted";
+        const waitMs = Date.parse((isHalted ? haltedUntil : nextAddedAt) ?? "") - now;
+        if (state !== "paused" && !(isHalted ? waitMs > longMs : state === "retrying" && waitMs < -longMs)) continue;
         const name = /^[\w.:-]+$/.test(group) ? group : JSON.stringify(group);
         findings.push({
           severity: "warning",
           text: `group ${group} of queue ${queue} has ${String(ready)} ready and starts none: ${whyOf(one, now)}`,
-          fix:
-            state === "retrying"
-              ? `kit queue list ${queue} --state delayed --group ${name}`
-              : `kit queue resume ${queue} --group ${name}`,
+          fix: `kit queue ${state === "retrying" ? `list ${queue} --state delayed` : `resume ${queue}`} --group ${name}`,
         });
       }
     }
