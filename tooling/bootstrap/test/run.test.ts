@@ -21,8 +21,11 @@ async function startHost(manners: "polite" | "unresponsive" | "forking") {
   const read = createInterface({ input: host.stdout }).on("line", (line) => lines.push(line));
   // Its last lines may be read after its end.
   const ended = Promise.all([once(host, "close"), once(read, "close")]).then(([[code]]) => code as number | null);
-  await expect.poll(() => lines[0] ?? "", { timeout: 20_000 }).toMatch(/^up \d+ \d+$/);
-  const pids = (lines.shift() ?? "").split(" ").slice(1).map(Number);
+  // Lines of the program and of the processes that it starts come in any order.
+  const isUp = (line: string): boolean => /^up \d+ \d+$/.test(line);
+  await expect.poll(() => lines.filter(isUp), { timeout: 20_000 }).toHaveLength(1);
+  const [up = ""] = lines.splice(lines.findIndex(isUp), 1);
+  const pids = up.split(" ").slice(1).map(Number);
   return { host, ended, pids, lines };
 }
 
