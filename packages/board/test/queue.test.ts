@@ -1,3 +1,4 @@
+import { setTimeout } from "node:timers/promises";
 import { addFlow } from "@kit/queue/flows";
 import { createQueueEvents } from "@kit/queue/events";
 import { inspectJob, inspectQueue, listGroups, pauseQueue, removeJob, setLimits } from "@kit/queue/manage";
@@ -60,36 +61,54 @@ describe("the page of a queue", () => {
     expect((await visitor.get(thing("queue", ["mail"], ["groups", "able"]))).text).toMatch(/Groups 2 .*halted 2/);
   });
 
+  type Visitor = ReturnType<typeof visit>;
+  /** The actions that the page offers for groups. */
+  const actionsOf = async (visitor: Visitor): Promise<readonly string[]> => {
+    const { html } = await visitor.get(thing("queue", ["mail"]));
+    return [...html.matchAll(/class="act" href="\?([^"]*)"/g)].map(([, query = ""]) => query.replaceAll("&amp;", "&"));
+  };
+  /** Opens an action's page, and presses its button. */
+  const press = async (visitor: Visitor, query: string): Promise<string> => {
+    const { html } = await visitor.get(query);
+    const fields = [...html.slice(html.indexOf('method="post"')).matchAll(/name="(o\.[^"]*)"\s+value="([^"]*)"/g)];
+    const [, action = ""] = /action="\?([^"]*)"/.exec(html) ?? [];
+    const sent = fields.map(([, name = "", value = ""]) => [name, value] as const);
+    return (await visitor.post(action.replaceAll("&amp;", "&"), sent)).text;
+  };
+
   it("pauses, resumes and drains one group, after it has asked", async () => {
     await grouped();
     const visitor = visit(redis);
     const stateOf = async (name: string) =>
       (await listGroups(redis.client, address())).groups.find(({ group }) => group === name)?.state;
-    const links = async (): Promise<readonly string[]> => {
-      const { html } = await visitor.get(thing("queue", ["mail"]));
-      return [...html.matchAll(/class="act" href="\?([^"]*)"/g)].map(([, query = ""]) =>
-        query.replaceAll("&amp;", "&"),
-      );
-    };
-    const press = async (query: string): Promise<string> => {
-      const { html } = await visitor.get(query);
-      const fields = [...html.slice(html.indexOf('method="post"')).matchAll(/name="(o\.[^"]*)"\s+value="([^"]*)"/g)];
-      const [, action = ""] = /action="\?([^"]*)"/.exec(html) ?? [];
-      const sent = fields.map(([, name = "", value = ""]) => [name, value] as const);
-      return (await visitor.post(action.replaceAll("&amp;", "&"), sent)).text;
-    };
-    expect((await links()).map((query) => /do=queue\+(\w+)/.exec(query)?.[1])).toEqual([
+    expect((await actionsOf(visitor)).map((query) => /do=queue\+(\w+)/.exec(query)?.[1])).toEqual([
       ...["resume", "drain"],
       ...["pause", "drain"],
     ]);
-    const [resume = "", drainHalted = "", pauseAble = ""] = await links();
-    expect(await press(resume)).toContain("Done.");
+    const [resume = "", drainHalted = "", pauseAble = ""] = await actionsOf(visitor);
+    expect(await press(visitor, resume)).toContain("Done.");
     expect(await stateOf("halted")).toBe("ready");
-    expect(await press(pauseAble)).toContain("Done.");
+    expect(await press(visitor, pauseAble)).toContain("Done.");
     expect([await stateOf("able"), (await counts()).pausedAt]).toEqual(["paused", null]);
     expect((await visitor.get(drainHalted)).text).toContain("would be deleted 2");
-    expect(await press(drainHalted)).toContain("Done.");
+    expect(await press(visitor, drainHalted)).toContain("Done.");
     expect([await stateOf("halted"), (await counts()).grouped]).toEqual([undefined, 1]);
+  });
+
+  it("cancels the ready and the active jobs of one group", async () => {
+    const queue = createQueue(redis.client, "mail", { prefix: redis.prefix });
+    queue.work({ odd: ({ signal }) => setTimeout(60_000, undefined, { signal }) }, { concurrency: 1 });
+    redis.defer(() => queue.close({ timeoutMs: 5_000 }));
+    for (const group of ["able", "able", "other"]) await queue.add("odd", 1, { group });
+    await eventually(async () => expect((await counts()).active).toBe(1));
+    const visitor = visit(redis);
+    const cancel = (await actionsOf(visitor)).find((query) => query.includes("o.active")) ?? "";
+    expect((await visitor.get(cancel)).text).toContain("would be deleted 2");
+    expect(await press(visitor, cancel)).toContain("Done.");
+    // The worker is free for the other group.
+    await eventually(async () =>
+      expect((await listGroups(redis.client, address())).groups).toMatchObject([{ group: "other", active: 1 }]),
+    );
   });
 
   it("links no action on a group that the person may not run", async () => {

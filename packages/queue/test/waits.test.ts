@@ -271,6 +271,9 @@ describe("kit queue reschedule and edit", () => {
     expect(await inspectJob(client(), fixture.address, id)).toMatchObject({
       ...{ state: "delayed", priority: 3, maxAttempts: 4, timeoutMs: 5_000 },
     });
+    expect(await run("queue edit", ["mail", id], { data: '{"to":"bob"}' })).toMatchObject({ outcome: "edited" });
+    expect(await inspectJob(client(), fixture.address, id, { withData: true })).toMatchObject({ data: { to: "bob" } });
+    await expect(run("queue edit", ["mail", id], { data: "{to" })).rejects.toThrow("Expected --data to be JSON");
     expect(await run("queue edit", ["mail", "nobody"], { priority: 1 })).toMatchObject({ outcome: "none" });
     await expect(run("queue reschedule", ["mail", id])).rejects.toThrow("Pass --delay-ms");
   });

@@ -33,11 +33,19 @@ const stateCell = ({ state, pausedAt, retryAt, haltedUntil }: Group): Html => {
   return html`<span class="badge">${state === "full" ? "all places taken" : state}</span>`;
 };
 
-/** The commands of a queue that a group has buttons for. */
-const actions: readonly { readonly path: string; readonly text: string; readonly when: (group: Group) => boolean }[] = [
-  { path: "queue pause", text: "Pause", when: ({ pausedAt }) => pausedAt === null },
-  { path: "queue resume", text: "Resume", when: ({ pausedAt, state }) => pausedAt !== null || state === "halted" },
-  { path: "queue drain", text: "Drain", when: ({ ready }) => ready > 0 },
+/** A command of a queue that a group has a button for. `option`: one more that it gets. */
+type Action = readonly [
+  path: string,
+  text: string,
+  when: (group: Group) => boolean,
+  option?: readonly [string, string],
+];
+
+const actions: readonly Action[] = [
+  ["queue pause", "Pause", ({ pausedAt }) => pausedAt === null],
+  ["queue resume", "Resume", ({ pausedAt, state }) => pausedAt !== null || state === "halted"],
+  ["queue drain", "Drain", ({ ready }) => ready > 0],
+  ["queue drain", "Cancel", ({ active }) => active > 0, ["o.active", "on"]],
 ];
 
 /** The groups of a queue: first those that start no job, or with `groups` in the address all by name. */
@@ -48,17 +56,17 @@ export const groupsPart = async (view: View, name: string, data: QueueData): Pro
   const first = { groups: data.shownGroups, next: rest > 0 ? (data.shownGroups.at(-1)?.group ?? null) : null };
   const { groups = [], next } = after ? (await read<GroupsData>(view, "queue groups", [name], { after })).data : first;
   const shown = after === null ? groups.toSorted(byNeed).slice(0, maxGroups) : groups;
-  const may = await Promise.all(actions.map(({ path }) => view.may(path, { kind: "queue", names: [name] })));
+  const may = await Promise.all(actions.map(([path]) => view.may(path, { kind: "queue", names: [name] })));
   const allowed = actions.filter((_, at) => may[at]);
   const to = (...more: readonly (readonly [string, string])[]): string => thingAddress("queue", [name], ...more);
   const rows = shown.map((one) => {
     const { group, ready, active, concurrency, nextAddedAt, state } = one;
     const jobs = to(["state", state === "retrying" ? "delayed" : "grouped"], ["group", group]);
     const links = allowed
-      .filter(({ when }) => when(one))
+      .filter(([, , when]) => when(one))
       .map(
-        ({ path, text }) =>
-          html`<a class="act" href="${to(["do", path], ["o.group", group])}"
+        ([path, text, , option]) =>
+          html`<a class="act" href="${to(["do", path], ["o.group", group], ...(option ? [option] : []))}"
             >${text}<span class="unseen"> group ${foreign(group)}</span></a
           > `,
       );

@@ -31,21 +31,32 @@ export const rescheduleCommand: CliCommand = {
   },
 };
 
+const parsed = (json: string): unknown => {
+  try {
+    return JSON.parse(json) as unknown;
+  } catch {
+    throw new TypeError("Expected --data to be JSON");
+  }
+};
+
 export const editCommand: CliCommand = {
   path: "queue edit",
-  about: "change the priority, attempts or time limit of a ready, delayed or dead job",
+  about: "change the data, priority, attempts or time limit of a ready, delayed or dead job",
   args,
   options: [
+    { name: "data", takes: "text", about: "new data, as JSON; no schema is checked" },
     { name: "priority", takes: "integer", about: "new priority; lower numbers start first" },
     { name: "max-attempts", takes: "integer", about: "how often it may run" },
     { name: "timeout-ms", takes: "integer", about: "how long its handler can run, in milliseconds" },
   ],
   buttons: [{ thing: "job", text: "Edit", when: ({ state }) => state === "dead" || waiting.includes(state) }],
   run: async (call, queue: string, id: string) => {
-    const { redis, prefix, integer, output } = call;
+    const { redis, prefix, text, integer, output } = call;
     if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
+    const json = text("data");
+    const data = json === undefined ? undefined : parsed(json);
     const [priority, maxAttempts, timeoutMs] = [integer("priority"), integer("max-attempts"), integer("timeout-ms")];
-    const outcome = await editJob(redis, { queue, prefix }, id, { priority, maxAttempts, timeoutMs });
+    const outcome = await editJob(redis, { queue, prefix }, id, { data, priority, maxAttempts, timeoutMs });
     await output.report({
       data: { queue, id, outcome },
       facts: [["outcome", outcome === "none" ? "unknown" : outcome]],
