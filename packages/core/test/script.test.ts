@@ -126,18 +126,21 @@ describe("defineScript", () => {
     expect(await append.run(client, { key: redis.prefix }, { value: "x" }, { deadlineMs: 5_000 })).toBe(1);
   });
 
-  it("passes a reply decoder's own error on", async () => {
-    const picky = defineScript({
-      name: "test.picky",
-      source: "return 1",
-      keys: [],
-      args: [],
-      reply: () => {
-        throw new KitError("KIT_LAYOUT", "newer");
-      },
-    });
-    expect(await rejection(picky.run(redis.client, {}, {}))).toMatchObject({ code: "KIT_LAYOUT" });
-  });
+  it.each([new KitError("KIT_LAYOUT", "newer"), new RangeError("out of stock")])(
+    "passes a reply decoder's own error on: %s",
+    async (error) => {
+      const picky = defineScript({
+        name: "test.picky",
+        source: "return 1",
+        keys: [],
+        args: [],
+        reply: () => {
+          throw error;
+        },
+      });
+      expect(await rejection(picky.run(redis.client, {}, {}))).toBe(error);
+    },
+  );
 
   it.each([Number.NaN, "2s"])("refuses a deadline of %s, which would never be over", async (deadlineMs) => {
     const run = read.run(redis.client, { key: redis.prefix }, {}, { deadlineMs: deadlineMs as number });

@@ -23,8 +23,8 @@ const exceptionsKiB = {
   "@kit/chat": 24.5,
   // Connections that follow the client behind one address, and on a Cluster whose nodes come and go; outcomes that stay true
   // when a client sends again by itself, or the event loop stands still; pushes that are tried again where they were forbidden;
-  // errors that name the remedy.
-  "@kit/core": 19,
+  // errors that name the remedy, also for a reply over HTTP that no script made.
+  "@kit/core": 19.25,
   // One request for each command, and nothing else.
   "@kit/core/http": 2.25,
   // The life of an object and the rules of options, which each package had for itself; clients without connections.

@@ -217,10 +217,14 @@ export class CommandExecutor extends ClientWatch {
     if (!isReady(this.client) && !(await this.untilReady(call))) throw this.#silence(call);
   }
 
-  /** The error for a reply that its command cannot have made: a proxy, or an endpoint over HTTP, has changed it. It counts as lost. */
-  lost(call: Call, error: unknown): KitError {
+  /**
+   * The error for a reply that its reader refused with `error`. An endpoint over HTTP can reply with anything: then the reply counts as
+   * lost. From a server the reply is the command's, so the reader's own error stays.
+   */
+  unreadable(call: Call, error: unknown): unknown {
+    if (!this.client.isConnectionless || KitError.is(error)) return error;
     call.maybeSent = true;
-    return KitError.is(error) ? error : this.#silence(call, error);
+    return this.#silence(call, error);
   }
 
   readonly #landed = (): void => {

@@ -70,7 +70,7 @@ export interface ScriptSpec<Keys extends readonly string[], Args extends readonl
    * @default false
    */
   readonly bytes?: boolean;
-  /** Converts the raw reply to the result of `run()`. */
+  /** Converts the raw reply to the result of `run()`. If it throws, `run()` rejects with its error, although the script has run. */
   readonly reply: (raw: unknown) => Reply;
 }
 
@@ -120,7 +120,7 @@ export interface Script<Keys extends readonly string[], Args extends readonly st
    * On a Cluster all keys must be in the same slot. Always settles by the deadline.
    *
    * @throws {KitUnavailableError} no server answered in time; nothing was changed.
-   * @throws {KitUnknownOutcomeError} the script was sent and changes data, but its reply was lost or cannot be read.
+   * @throws {KitUnknownOutcomeError} the script was sent and changes data, but its reply was lost. Over HTTP also if the reply cannot be read.
    * @throws {KitKeyTypeError} a key holds another type; nothing was changed.
    * @throws {KitError} any other error of the server, with its code.
    * @throws {TypeError} `deadlineMs` is not a number, or a key is missing.
@@ -251,7 +251,7 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
       }
       return spec.reply(raw);
     } catch (error) {
-      if (!isReplyError(error)) throw raw === undefined ? error : executor.lost(call, error);
+      if (!isReplyError(error)) throw raw === undefined ? error : executor.unreadable(call, error);
       if (replyOf(error.message).startsWith("WRONGTYPE")) throw await keyTypeError(executor, call, source, error);
       throw serverError(error, call.what);
     }
