@@ -161,7 +161,7 @@ describe("results in a sink", () => {
     );
   });
 
-  it.each(["nan", "0", "-1", "1e300", "9007199254740993"])(
+  it.each(["nan", "0", "-1", "1e300", "9007199254740993", undefined])(
     "are not given out when their number is %s",
     async (number) => {
       await fixture.shipper().send("a", new Blob(["x\ny\nx\n"]).stream());
@@ -175,7 +175,8 @@ describe("results in a sink", () => {
       sink.failure = undefined;
       const field = `sent ${receiver.resultKey("sum")}`;
       const sent = await fixture.db.hget(fixture.keys.channel, field);
-      await fixture.db.hset(fixture.keys.channel, field, number);
+      if (number === undefined) await fixture.db.hdel(fixture.keys.channel, field);
+      else await fixture.db.hset(fixture.keys.channel, field, number);
       expect(await rejection(receiver.forward("sum", sink))).toMatchObject({ code: "KIT_LAYOUT" });
       await fixture.db.hset(fixture.keys.channel, field, sent!);
       expect(await receiver.forward("sum", sink)).toBe(2);

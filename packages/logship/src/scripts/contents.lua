@@ -1,7 +1,7 @@
 -- contents.lua - which contents begin in the same way.
 --
--- A field of a hash names those of one beginning, each between line feeds, the last ones only. A content is listed by its longest beginning.
--- If that has more than 1 KiB, a field `near …` lists it by its first KiB as well, while that is no header of many files.
+-- A field of a hash names the last ones of one beginning, each between line feeds. A content is listed by its longest beginning. If that has
+-- more than 1 KiB, a field `near …` lists it by its first KiB as well, up to nine contents: more show that the first KiB is a header.
 --
 -- Defines mostNear, listContent, listNear, unlistContent, startOf, withBeginning
 local mostListed, mostNear = 8192, 8

@@ -16,11 +16,12 @@ local ack = ARGV[1]
 
 local last = redis.call('HGET', owner, 'sent ' .. source)
 failOnOtherType(source)
--- A number that clients cannot repeat exactly would never be acknowledged: the sink would get the same sums for ever.
-if last and not (string.find(last, '^[1-9]%d*$') and tonumber(last) < 9007199254740991) then
+local given, some = redis.call('HGETALL', sending), {}
+-- Sums whose number is missing, or that clients cannot repeat exactly, would never be acknowledged: the sink would get them for ever.
+local isExact = last and string.find(last, '^[1-9]%d*$') and tonumber(last) < 9007199254740991
+if not isExact and (last or #given > 0) then
   return redis.error_reply('KIT_LAYOUT the number of the last sums is damaged')
 end
-local given, some = redis.call('HGETALL', sending), {}
 if #given == 0 or last == ack then
   some = redis.call('HRANDFIELD', source, 500, 'WITHVALUES')
   if #some == 0 then
