@@ -1,4 +1,4 @@
-import { setTimeout } from "node:timers/promises";
+import { once } from "node:events";
 import { addFlow } from "@kit/queue/flows";
 import { createQueueEvents } from "@kit/queue/events";
 import { inspectJob, inspectQueue, listGroups, pauseQueue, removeJob, setLimits } from "@kit/queue/manage";
@@ -97,7 +97,7 @@ describe("the page of a queue", () => {
 
   it("cancels the ready and the active jobs of one group", async () => {
     const queue = createQueue(redis.client, "mail", { prefix: redis.prefix });
-    queue.work({ odd: ({ signal }) => setTimeout(60_000, undefined, { signal }) }, { concurrency: 1 });
+    queue.work({ odd: ({ signal }) => once(signal, "abort") }, { concurrency: 1 });
     redis.defer(() => queue.close({ timeoutMs: 5_000 }));
     for (const group of ["able", "able", "other"]) await queue.add("odd", 1, { group });
     await eventually(async () => expect((await counts()).active).toBe(1));
