@@ -213,7 +213,7 @@ describe("health", () => {
     expect((await health(client)).ok).toBe(true);
   });
 
-  it("reports it of a client that has ended", async () => {
+  it("reports it for a client that has ended", async () => {
     const client = redis.connect();
     await client.ping();
     client.disconnect();

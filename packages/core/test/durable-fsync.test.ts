@@ -100,7 +100,7 @@ describe("durable to the disk", () => {
       expect(result.why ?? "").toMatch(untrusted() === undefined ? /^$/ : /may pause during a rewrite of the file/);
     });
 
-    it("is not safe while the file is written again after it was off: nothing distinguishes that from any other rewrite", async () => {
+    it("is not safe while the file is rewritten after it was off: nothing distinguishes that from any other rewrite", async () => {
       const { server } = redis;
       await set({ appendfsync: "always", "rdb-key-save-delay": "100000" });
       await server.call("EVAL", "for i = 1, 300 do redis.call('SET', 'k' .. i, '', 'PX', 60000) end", "0");

@@ -6,7 +6,7 @@ import { evictionPolicy, watchEviction } from "../src/toolkit/eviction.js";
 
 const redis = useRedis(vitest, { mode: "cluster" });
 
-it("asks the node that has the key for its policy of eviction, each time again", async () => {
+it("asks the node that has the key for its eviction policy, every time", async () => {
   const { nodes } = redis.server;
   const context = attach(redis.client, { prefix: redis.prefix });
   redis.defer(() => context.detach());

@@ -96,7 +96,7 @@ describe("behind one address, after a failover whose former master lives on", ()
     expect(await next.call("GET", "moved")).toBe("2");
   });
 
-  it("a client of ours that only reads follows a connection that is made again", async () => {
+  it("a client of ours that only reads follows a connection that is opened again", async () => {
     const { former, next, client, failOver } = await aSite();
     const context = attach(client, { prefix: redis.prefix });
     redis.defer(() => context.detach());

@@ -147,7 +147,7 @@ describe("slotOf", () => {
 });
 
 describe("checkPrefix", () => {
-  it("takes what can stand ahead of a tag", () => {
+  it("accepts what can come before a hash tag", () => {
     expect(["kit", "a", "my-app:v2", "é".repeat(64)].map(checkPrefix)).toEqual([
       "kit",
       "a",
