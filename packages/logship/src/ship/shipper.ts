@@ -53,8 +53,8 @@ export interface ShipperEvents {
    *
    * - the file is equal to a file that still exists, starts with its shipped text, or is its first KiB or more. `of` is the name of the
    *   other file.
-   * - the file has the same first 4 KiB (1 KiB if it has less, and the first line ends before; not if nine or more files share their first
-   *   KiB) as a longer file that no longer exists. `of` is the identity of the longer file.
+   * - the file has the same first 4 KiB as a longer file that no longer exists. If it has less, its first KiB counts, unless the first line
+   *   is longer or more than eight files share it. `of` is the identity of the longer file.
    * - the file belongs to a followed log, and starts with the whole text of a file that no longer exists. `of` is the identity of that
    *   file.
    */
