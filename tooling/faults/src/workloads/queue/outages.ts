@@ -23,8 +23,8 @@ export const longStop: Fault = {
 };
 
 /**
- * `outage`: a long stop of the server charges no crash to a job whose worker lives. Judged for the jobs that began after the fault before, and
- * began again before the next one: in a campaign the faults are seconds apart.
+ * `outage`: a long stop of the server charges no crash to a job whose worker lives. Judged for the jobs that were added or began after the
+ * fault before, and began (again) before the next one: in a campaign the faults are seconds apart.
  */
 export const checkOutages = (run: RunHistory, stories: readonly Story[], judge: Judge<"outage">): void => {
   const { leaseMs, outages, workers } = run;
@@ -35,12 +35,14 @@ export const checkOutages = (run: RunHistory, stories: readonly Story[], judge: 
     // A process that stood still may have been charged for that.
     const isBusy = workers.some((one) => stalledIn(one, outage.to, until) > (leaseMs / 4) * patience);
     if (isBusy) continue;
-    for (const { job, runs } of stories)
+    for (const { job, adds, runs } of stories)
       for (const [index, { at, crashes }] of runs.entries()) {
+        // Before its first run a job may have been taken ahead.
         const before = runs[index - 1];
-        if (!before || at <= outage.from || at > until || !isAlone(before.at, at)) continue;
-        if (stalledIn(before.worker, before.at, outage.from) > (leaseMs / 4) * patience) continue;
-        judge("outage", crashes > before.crashes && `${job} was charged the stop of the server`);
+        const since = before?.at ?? Math.min(...adds.map(({ startedAt }) => startedAt));
+        if (since > outage.from || at <= outage.from || at > until || !isAlone(since, at)) continue;
+        if (before && stalledIn(before.worker, since, outage.from) > (leaseMs / 4) * patience) continue;
+        judge("outage", crashes > (before?.crashes ?? 0) && `${job} was charged the stop of the server`);
       }
   }
 };
