@@ -211,7 +211,12 @@ describe("kit queue pause", () => {
     expect((await cancel({ ...whole, run: true })).facts).toEqual([["deleted", "3"]]);
     expect((await cancel(whole)).facts).toEqual([["would be deleted", "0"]]);
     expect(await inspectQueue(redis.client, { queue: "tenants", prefix: redis.prefix })).toMatchObject({ jobs: 1 });
-    expect(await rejection(cancel({ active: true }))).toBeInstanceOf(TypeError);
+    const refused: readonly Options[] = [
+      { active: true },
+      { ...whole, delayed: true },
+      { group: "odd one", delayed: true },
+    ];
+    for (const options of refused) expect(await rejection(cancel(options))).toBeInstanceOf(TypeError);
   });
 
   it("finds a group that a handler has stopped for long", async () => {
@@ -236,6 +241,13 @@ describe("kit queue pause", () => {
         },
       ]),
     );
+    // To resume a group would also skip the rate of its jobs, which stops it between them.
+    await setLimits(
+      redis.client,
+      { queue: "tenants", prefix: redis.prefix },
+      { groupRate: { count: 1, perMs: 9_000_000 } },
+    );
+    expect(await checked()).toMatchObject([{ severity: "ok" }]);
   });
 
   it("says that a queue or a name is unknown, and changes nothing without --create", async () => {

@@ -256,7 +256,10 @@ inModes({}, (mode) => {
       await eventually(async () => expect(await fixture.db.pttl(keyOf(large))).toBeLessThanOrEqual(60_000));
     });
 
-    it.each(["1e300", "1e9", "nan", "0", "text"])("refuses a stored number of lines that is %s", async (next) => {
+    it.each([
+      ...["1e300", "1e9", "50000", "nan", "0", "text"].map((value) => ["next", value] as const),
+      ...["text", "0", "9"].map((value) => ["first", value] as const),
+    ])("refuses stored lines whose number %s is %s", async (field, value) => {
       const [queue, held] = [make(), latch()];
       redis.defer(held.open);
       let failure: unknown;
@@ -268,8 +271,9 @@ inModes({}, (mode) => {
       const completed = new Promise((resolve) => worker.once("completed", resolve));
       const id = await queue.add("job", 1);
       await eventually(async () => expect(await log(id)).toEqual(["one"]));
-      await fixture.db.hset(keyOf(id), "next", next);
+      await fixture.db.hset(keyOf(id), field, value);
       expect(await rejection(log(id))).toMatchObject({ code: "KIT_LAYOUT" });
+      expect(await report(id)).toMatchObject({ state: "active", logLines: 0 });
       held.open();
       await completed;
       expect(failure).toMatchObject({ code: "KIT_LAYOUT" });

@@ -93,6 +93,7 @@ describe("why a job does not run", () => {
     await queue.add("job", 1);
     const id = await queue.add("job", 2);
     await eventually(async () => expect(await codesOf(id)).toEqual(["rate"]));
+    expect((await look("queue", ["mail"])).data).toMatchObject({ waits: [{ code: "rate" }] });
     const [{ until } = { until: "" }] = await waitsOf(id);
     const { now } = await inspectQueue(client(), fixture.address);
     const left = Date.parse(until ?? "") - now;

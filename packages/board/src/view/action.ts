@@ -114,7 +114,10 @@ const textOf = ({ reports, lines }: Outcome): string =>
 /** Runs an action. Never rejects. */
 export const act = async (view: View, { command, thing }: Asked, form: URLSearchParams): Promise<Acted> => {
   const options: Values = valuesOf(form, shownOptions(command));
-  const told = Object.fromEntries(Object.entries(options).map(([name, value]) => [name, String(value)]));
+  // The data of a job is for no log.
+  const told = Object.fromEntries(
+    Object.entries(options).map(([name, value]) => [name, name === "data" ? "…" : String(value)]),
+  );
   try {
     const all: Values = hasDryRun(command) ? { ...options, [runSwitch]: true } : options;
     const outcome = await run(view, command, [...thing.names, ...argumentsOf(form)], all);

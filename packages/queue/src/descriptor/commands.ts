@@ -443,8 +443,8 @@ const drainCommand: CliCommand = {
     const isDryRun = !isSet("run");
     const group = text("group");
     const [delayed, hasActive] = [isSet("delayed"), isSet("active")];
-    if (hasActive && (group === undefined || delayed))
-      throw new TypeError("Pass --active with --group, and without --delayed");
+    if (group === undefined ? hasActive : delayed)
+      throw new TypeError("Pass --active only with --group, and --delayed only without");
     const seen = await inspectQueue(redis, address);
     const [first] = group === undefined ? [] : (await listGroups(redis, address, { from: group, count: 1 })).groups;
     const { ready, active } = first?.group === group && first ? first : { ready: 0, active: 0 };

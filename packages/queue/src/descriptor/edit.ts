@@ -44,7 +44,7 @@ export const editCommand: CliCommand = {
   about: "change the data, priority, attempts or time limit of a ready, delayed or dead job",
   args,
   options: [
-    { name: "data", takes: "text", about: "new data, as JSON; no schema is checked" },
+    { name: "data", takes: "text", about: "new data, as JSON, also for a job with binary data; no schema is checked" },
     { name: "priority", takes: "integer", about: "new priority; lower numbers start first" },
     { name: "max-attempts", takes: "integer", about: "how often it may run" },
     { name: "timeout-ms", takes: "integer", about: "how long its handler can run, in milliseconds" },

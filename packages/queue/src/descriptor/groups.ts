@@ -9,8 +9,8 @@ const longMs = 3_600_000;
 export const groupsCheck: DoctorCheck = {
   id: "queue-groups",
   about: `
-**Warning** for each group that is paused or stopped for another hour, and for each group whose next job was added more than an hour ago
-while a failing job waits for its next attempt. It looks at 100 groups of each queue.
+**Warning** for each group that is paused, or that a handler has stopped for more than another hour. Also for each group whose next job was
+added more than an hour ago while a failing job waits for its next attempt. It looks at 100 groups of each queue.
 
 To resume a group, run \`kit queue resume QUEUE --group GROUP\`. To see its failing job, run \`kit queue list QUEUE --state delayed --group
 GROUP\`.
@@ -19,10 +19,11 @@ GROUP\`.
     const findings: Finding[] = [];
     for (const queue of await queuesWith("grouped", redis, prefix, signal)) {
       const { groups } = await listGroups(redis, { queue, prefix });
-      const { now } = await inspectQueue(redis, { queue, prefix });
+      const { now, groupRate } = await inspectQueue(redis, { queue, prefix });
       for (const one of groups) {
         const { group, state, ready, nextAddedAt, haltedUntil } = one;
-        const isHalted = state === "halted";
+        // With a rate for each group, a group also halts between its jobs.
+        const isHalted = state === "halted" && groupRate === null;
         const waitMs = Date.parse((isHalted ? haltedUntil : nextAddedAt) ?? "") - now;
         if (state !== "paused" && !(isHalted ? waitMs > longMs : state === "retrying" && waitMs < -longMs)) continue;
         const name = /^[\w.:-]+$/.test(group) ? group : JSON.stringify(group);

@@ -197,7 +197,7 @@ export const queueInspector: Inspector = {
     const { groups: shown } =
       data.groups === 0 ? { groups: [] } : await listGroups(call.redis, { queue: name, prefix: call.prefix });
     const { queueWaitReasons } = await import("../waits/index.js");
-    const waits = queueWaitReasons(data, workers);
+    const waits = await queueWaitReasons(call.redis, queueKeys(call.prefix, name), data, workers);
     const facts = [
       ...queueFacts(name, data, shown),
       ...workerFacts(name, workers, now),

@@ -1,4 +1,4 @@
-import type { RedisLike } from "@kit/core";
+import { KitError, type RedisLike } from "@kit/core";
 import { boolean, resolve, withContext } from "@kit/core/toolkit";
 import { checkedAddress, jobId } from "../store/address.js";
 import type { StoredError } from "../job/failure.js";
@@ -6,7 +6,7 @@ import { parseRecord, type ParsedRecord } from "../history/record.js";
 import { readRecord } from "../history/scripts/readers.js";
 import { notesKey, type QueueAddress } from "../job/keys.js";
 import { parseBlob } from "../job/payload.js";
-import { readNotes, type StoredNotes } from "../notes/scripts/readers.js";
+import { noNotes, readNotes, type StoredNotes } from "../notes/scripts/readers.js";
 import { dataOf, expiryOf, factsOf, type StoredFacts } from "../dead/facts.js";
 import { dated } from "./dates.js";
 import type { JobState } from "./scripts.js";
@@ -108,7 +108,7 @@ export const inspectJob = async (
     const { state, at, blob, record, member } = await located(context, keys, id, quick);
     const [run] = await runsOf(context, keys, member === undefined ? [] : [member]);
     const notes = { notes: notesKey(head, id) };
-    const noted = await readNotes.run(context, notes, { of: stampOf(blob), after: 0, count: 0 });
+    const noted = await readNotes.run(context, notes, { of: stampOf(blob), after: 0, count: 0 }).catch(withoutDamaged);
     const bytes = state === "none" ? 0 : blob.length - blob.indexOf(10) - 1;
     const { checkpoint } = noted;
     const kept = state === "none" ? await readRecord.run(context, keys, { id }) : undefined;
@@ -128,6 +128,12 @@ export const inspectJob = async (
       ...(withData && checkpoint !== "" && { checkpoint: parsedJson(checkpoint) }),
     };
   });
+};
+
+/** Damaged notes must not hide the job that they are of. */
+const withoutDamaged = (error: unknown): StoredNotes => {
+  if (KitError.is(error) && error.code === "KIT_LAYOUT") return noNotes;
+  throw error;
 };
 
 /** The time limit of a stored job. */

@@ -96,15 +96,16 @@ const runningOf = (workers: readonly QueueWorker[]): readonly QueueWorker[] =>
   workers.filter(({ state }) => state !== "paused" && state !== "closing");
 
 const handlersOf = (workers: readonly QueueWorker[]): number =>
-  runningOf(workers).reduce((sum, { concurrency }) => sum + (concurrency ?? 1), 0);
+  workers.reduce((sum, { concurrency }) => sum + (concurrency ?? 1), 0);
 
 /** What keeps these workers from taking a job. `who`: the workers, in words. */
 const occupied = (who: string, workers: readonly QueueWorker[], { active }: Overview): WaitReason | undefined => {
   if (workers.length === 0) return reason("no-worker", "No worker is connected to this queue");
   if (runningOf(workers).length === 0) return reason("workers-paused", `Every ${who} is paused or closing`);
-  const handlers = handlersOf(workers);
+  const handlers = handlersOf(runningOf(workers));
   const text = handlers === 1 ? "The only handler is" : `All ${String(handlers)} handlers are`;
-  return active < handlers ? undefined : reason("busy", `${text} busy`);
+  // Paused workers can have active jobs.
+  return active < handlersOf(workers) ? undefined : reason("busy", `${text} busy`);
 };
 
 /** Workers that could take the job. */
@@ -118,7 +119,7 @@ const workerReasons = ({ name }: JobReport, seen: Overview, workers: readonly Qu
   const ready = seen.waiting + seen.prioritised + seen.grouped;
   if (found?.code === "busy")
     return [{ ...found, text: `${found.text}. ${counted(ready, "job")} ready, in order of priority` }];
-  const handlers = counted(handlersOf(able), "handler");
+  const handlers = counted(handlersOf(runningOf(able)), "handler");
   return [found ?? reason("turn", `It is among ${counted(ready, "ready job")}, which ${handlers} take in order`)];
 };
 
@@ -131,13 +132,22 @@ const delayReason = ({ at, attempts, crashes, snoozes }: JobReport, now: number)
   return reason("due", `${cause}It is due in ${secondsText(due - now)}`, due);
 };
 
+/** When the rate of the queue is at its full burst again, as it is stored. */
+const fullAtOf = async (redis: Connection, { limits }: QueueKeys, { rate }: Overview): Promise<string | null> =>
+  rate === null ? null : String(await redis.call("HGET", limits, "fullAt"));
+
 /** Why no ready job of a queue starts. Further reasons can apply to single jobs. Empty if there is no ready job. */
-export const queueWaitReasons = (seen: Overview, workers: readonly QueueWorker[]): readonly WaitReason[] => {
+export const queueWaitReasons = async (
+  redis: Connection,
+  keys: QueueKeys,
+  seen: Overview,
+  workers: readonly QueueWorker[],
+): Promise<readonly WaitReason[]> => {
   const { waiting, prioritised, suspended, grouped, groupsInTurn } = seen;
   if (waiting + prioritised + suspended + grouped === 0) return [];
   const found = occupied("worker", workers, seen);
   return [
-    ...limitReasons({}, seen, null),
+    ...limitReasons({}, seen, await fullAtOf(redis, keys, seen)),
     ...(found ? [found] : []),
     ...(waiting + prioritised === 0 && grouped > 0 && groupsInTurn === 0
       ? [reason("groups", "No group can start its next job")]
@@ -168,9 +178,8 @@ export const waitReasons = async (
     return [reason("children", `${counted(open, "child is", "children are")} not finished`)];
   }
   const seen = await inspectQueue(redis, address);
-  const fullAt = seen.rate === null ? null : String(await redis.call("HGET", keys.limits, "fullAt"));
   const limits = [
-    ...limitReasons(report, seen, fullAt),
+    ...limitReasons(report, seen, await fullAtOf(redis, keys, seen)),
     ...(state === "ready" ? await groupReasons(redis, address, report) : []),
   ];
   const { workers } = limits.length > 0 ? { workers: [] } : await listWorkers(redis, address);

@@ -41,8 +41,8 @@ if old[1] == of and writtenBy == takeIdOf(member) and tonumber(last) >= number t
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 local first, after, bytes = tonumber(old[3] or 1) or 0, tonumber(old[4] or 1) or 0, tonumber(old[5]) or 0
--- The loops below would keep the server busy for ever.
-if not (first >= 1 and first <= after and after < math.min(2 ^ 53, first + 1e5)) then
+-- The loops below would keep the server busy for ever. At most 1,000 lines are kept.
+if not (first >= 1 and first <= after and after < math.min(2 ^ 53, first + 2000)) then
   return redis.error_reply('KIT_LAYOUT damaged notes')
 end
 local fields, gone = {}, {}

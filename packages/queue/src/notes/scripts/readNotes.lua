@@ -15,9 +15,9 @@ local count = tonumber(ARGV[3])
 
 local found = redis.call('HMGET', notes, 'of', 'progress', 'progressAt', 'checkpoint', 'first', 'next')
 if not found[1] or (of ~= '' and found[1] ~= of) then return {} end
-local first, last = tonumber(found[5]), (tonumber(found[6]) or 0) - 1
--- The loop below would keep the server busy for ever.
-if not (first < last + 2 and last < first + 1e5 and last < 2^53) then return { err = 'KIT_LAYOUT' } end
+local first, last = tonumber(found[5]) or 0, (tonumber(found[6]) or 0) - 1
+-- The loop below would keep the server busy for ever. At most 1,000 lines are kept.
+if not (first >= 1 and first < last + 2 and last < math.min(2^53, first + 2000)) then return { err = 'KIT_LAYOUT' } end
 local from = math.max(first, after + 1)
 if count < 0 then from = math.max(from, last + 1 + count)
 else last = math.min(last, from + count - 1) end

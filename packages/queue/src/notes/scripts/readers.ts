@@ -15,7 +15,7 @@ export interface StoredNotes {
   readonly lines: readonly { readonly number: number; readonly at: number; readonly text: string }[];
 }
 
-const noNotes: StoredNotes = { progress: "", progressAt: 0, checkpoint: "", kept: 0, dropped: 0, lines: [] };
+export const noNotes: StoredNotes = { progress: "", progressAt: 0, checkpoint: "", kept: 0, dropped: 0, lines: [] };
 
 /** Reads notes of a job. */
 export const readNotes = defineScript({
