@@ -103,7 +103,9 @@ export class Finder {
 
   async #read(redis: Connection): Promise<void> {
     const nodes = mastersOf(redis);
-    for (let step = 0; step < scanSteps; step++) {
+    // A Cluster client that is connecting knows no node yet. With few keys, one page shows all nodes.
+    const steps = nodes.length === 0 ? 0 : Math.max(scanSteps, nodes.length);
+    for (let step = 0; step < steps; step++) {
       const node = nodes[this.#node] ?? redis;
       const reply = await node.call("SCAN", this.#cursor, "MATCH", `${globOf(this.#prefix)}:*`, "COUNT", batch);
       const [cursor, keys] = reply as [string | number, string[]];
