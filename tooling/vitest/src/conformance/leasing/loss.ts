@@ -57,7 +57,8 @@ export const describeLeaseLoss = (leasing: Leasing): void => {
       const [node] = redis.server.nodes;
       node!.pause();
       await aborted(held.signal);
-      expect(codes).toEqual([expect.stringMatching(/^KIT_(UNAVAILABLE|UNKNOWN_OUTCOME)$/)]);
+      // After a stall of the loop, the end of the lease can come before the end of the renewal.
+      await eventually(() => expect(codes).toEqual([expect.stringMatching(/^KIT_(UNAVAILABLE|UNKNOWN_OUTCOME)$/)]));
       node!.resume();
       await eventually(async () => await (await leaser.acquire()).release());
       expect(codes.slice(1)).toEqual(["KIT_RECOVERED"]);
