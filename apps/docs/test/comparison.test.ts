@@ -39,18 +39,20 @@ const steadyRows = ["10", "100", "1,000"].flatMap((rate): (readonly [string, str
   [`steady ${rate}/s: client`, "the same: time of the client's process"],
 ]);
 
+const locks: Table["columns"] = [
+  ["kit", "@kit/lock"],
+  ["redlock@4.2.0", "redlock 4"],
+  ["redlock@5.0.0-beta.2", "redlock 5"],
+  ["redis-semaphore@5.8.0", "redis-semaphore"],
+  ["redlock-universal@0.8.5", "redlock-universal"],
+];
+
 const tables: readonly Table[] = [
   {
     page: "locks.md",
     name: "lock",
     figures: "lock",
-    columns: [
-      ["kit", "@kit/lock"],
-      ["redlock@4.2.0", "redlock 4"],
-      ["redlock@5.0.0-beta.2", "redlock 5"],
-      ["redis-semaphore@5.8.0", "redis-semaphore"],
-      ["redlock-universal@0.8.5", "redlock-universal"],
-    ],
+    columns: locks,
     none: "no renewal",
     rows: [
       ["uncontended c=1", "acquire and release, 1 caller"],
@@ -72,14 +74,7 @@ const tables: readonly Table[] = [
     page: "locks.md",
     name: "steady",
     figures: "lock",
-    columns: [
-      ["kit", "@kit/lock"],
-      ["redlock@4.2.0", "redlock 4"],
-      ["redlock@5.0.0-beta.2", "redlock 5"],
-      ["redis-semaphore@5.8.0", "redis-semaphore"],
-      ["redlock-universal@0.8.5", "redlock-universal"],
-      ["floor", "bare commands"],
-    ],
+    columns: [...locks, ["floor", "bare commands"]],
     rows: steadyRows,
   },
   {

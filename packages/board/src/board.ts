@@ -49,7 +49,7 @@ const refused = plainPage("Not allowed", 403, "You may not see or do this. The o
 const unknown = plainPage("Not found", 404, "The board has no such page.");
 const foreignForm = plainPage("Refused", 403, "This form was not sent by a page of this board.");
 
-/** What the address is about, and how its page is made. */
+/** The thing that an address names, and the function that makes its page. */
 interface Route {
   readonly thing: BoardThing;
   readonly page: (view: View) => Promise<Page>;

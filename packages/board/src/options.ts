@@ -8,7 +8,7 @@ import {
   text,
 } from "@kit/core/toolkit";
 
-/** What a request is about. */
+/** The thing that a request shows or changes. */
 export interface BoardThing {
   /** `board` for the overview, `health`, or the kind of thing as in `kit inspect`: `queue`, `job`, `lock`. */
   readonly kind: string;

@@ -89,6 +89,15 @@ describe("who may do what", () => {
     expect((await visitor.get("page=health")).text).toMatch(/ann lock release item:42 done/);
   });
 
+  it("gives onAction no data of a job", async () => {
+    const { ids } = await fill(redis);
+    const log: BoardAction[] = [];
+    const visitor = visit(redis, { onAction: (action) => void log.push(action) });
+    await visitor.post(thing("job", ["mail", ids.waiting], ["do", "queue edit"]), [["o.data", '{"card":"4711"}']]);
+    expect(log).toMatchObject([{ action: "queue edit", options: { data: "…" }, outcome: "done" }]);
+    expect(JSON.stringify(log)).not.toContain("4711");
+  });
+
   it("tells the person when the action could not be logged", async () => {
     await hold("item:42");
     const onAction = (): Promise<void> => Promise.reject(new Error("disk full"));

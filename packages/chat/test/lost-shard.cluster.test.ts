@@ -60,7 +60,7 @@ const callsOf = async ({ server, lost }: Lost): Promise<number> => {
 
 const chatsOf = ({ chats }: FetchPage): string[] => chats.map(({ chat }) => chat).toSorted();
 
-/** What a listener receives, until the end of the test. */
+/** The messages that a listener receives until the end of the test. */
 const received = (chat: Chat, member: string): string[] => {
   const controller = new AbortController();
   const got: string[] = [];

@@ -59,7 +59,7 @@ describe("onUnavailable", () => {
     });
     expect(errors).toHaveLength(2);
     expect(errors[1]).toBe("KIT_RECOVERED");
-    // What changes a key is not decided here.
+    // A call that changes a key is never decided here.
     proxy.down.hole = true;
     expect(await rejection(limiter.reset(key))).toMatchObject({ retryable: expect.any(Boolean) as boolean });
   });

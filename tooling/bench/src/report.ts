@@ -24,7 +24,7 @@ interface Turns {
 
 export interface EntryReport {
   readonly case: string;
-  /** The run that measured it, if not that of its report. */
+  /** The run that measured this case, if another run made the report. */
   readonly run?: Run;
   readonly unit: string;
   readonly better: Better;

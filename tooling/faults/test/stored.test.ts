@@ -6,7 +6,7 @@ import type { Redis } from "ioredis";
 import { expect, it } from "vitest";
 
 // Whoever may write the keys of a package may store any number. No reader hangs, fills the memory or fails with an
-// error that is not one of ours. The places are found: every number in every field of every key of a package in use.
+// error that is not one of ours. The test finds the numbers itself, in every field of every key of a package in use.
 
 const hostile = ["0", "-1", "nan", "1e-9", "1e9", "1e300", "text"];
 /** All values at each place, instead of one. */

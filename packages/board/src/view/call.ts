@@ -69,7 +69,7 @@ const damages: readonly string[] = ["KIT_KEY_TYPE", "KIT_LAYOUT", "KIT_NO_PERMIS
 const damageOf = (error: unknown): string | undefined =>
   KitError.is(error) && damages.includes(error.code) ? error.message : undefined;
 
-/** What a command has reported. */
+/** The reports and lines of a command. */
 export interface Outcome {
   readonly reports: readonly Report[];
   /** Single answers and messages. */

@@ -32,7 +32,7 @@ const settings = {
 const [id1, id2, deflate] = [0x1f, 0x8b, 8];
 const [hasCrc, hasExtra, hasName, hasComment] = [2, 4, 8, 16];
 
-/** What zlib returns with `info`. */
+/** The return value of zlib with the option `info`. */
 interface Small {
   readonly buffer: Buffer;
   readonly engine: { readonly bytesWritten: number };

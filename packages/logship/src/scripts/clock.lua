@@ -1,7 +1,7 @@
 -- clock.lua - the server's time.
 --
 -- Defines readClock, readMicros, nextFence
--- Numbers that start with it are higher than those of anything that was deleted before.
+-- Numbers that start at this time are higher than all numbers of a deleted job or channel.
 local function readMicros()
   local time = redis.call('TIME')
   return time[1] * 1000000 + time[2]

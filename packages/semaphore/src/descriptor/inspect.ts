@@ -19,7 +19,7 @@ const reportOf = async (
   name: string,
   tenant: string | undefined,
 ): Promise<SemaphoreReport> => {
-  // Without stored limits, an inspection shows the limits of its own object, which mean nothing here.
+  // Without stored limits, an inspection has the limits of its own object. They are not those of the program.
   const isKnown = (await redis.call("EXISTS", semaphoreKeys(prefix, name).meta)) === 1;
   const semaphore = createSemaphore(redis, name, { permits: 1, prefix });
   try {

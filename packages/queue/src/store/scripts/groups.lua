@@ -5,7 +5,7 @@
 -- has settings: of one group `concurrency weight pausedAt`, 0 for those of all; and of all groups, under the empty name, `concurrency retry
 -- count perMs`, as long as the queue exists: see `noGroups.lua`. A group of which no job may begin before an instant has that instant, ms, plus twice `away`, until it is met after that.
 --
--- A script that moves a job to, from or within these keys meets its group. `turnGroups` then decides anew whether that group may start.
+-- A script that moves a job to, from or within these keys meets its group. `turnGroups` then decides again whether that group may start.
 --
 -- Needs idOf, groupOf, entryOf, placedAs, placedEntry, inBatches, wakeWorker, wakeTimers
 -- Defines seats, inTurn, joinGroups, expectGroups, meetGroup, haltGroup, vacate, enterGroups, settlePlace, tendGroups, withGroups, groupShare, beginGroups, turnGroups, closeGroups

@@ -1,5 +1,5 @@
 -- purge.lua - deletes a queue.
--- Its keys with fixed names are deleted in one step. The server frees their memory in the background, so many jobs don't slow the step down.
+-- One step deletes its keys with fixed names. The server frees their memory in the background, so the step is short with many jobs.
 --
 -- KEYS[1]  jobs       hash    id to header and payload
 -- KEYS[2]  leases     zset    take id and entry to the instant at which the lease ends, ms
