@@ -120,6 +120,28 @@ describe("a job knows a file by the text that it counted", () => {
     expect(events).toMatchObject([{ event: "moved", file: "a.log.1" }]);
   });
 
+  it("when its copy has exactly its first KiB", async () => {
+    const { client, once: before } = watched();
+    const { path, events, run, counted } = await job({ client });
+    const text = textOf(lines.slice(0, 200));
+    await writeFile(path, text);
+    const shipper = fixture.shipper();
+    await shipper.add(path);
+    const copies: unknown[] = [];
+    shipper.on("copy", (copy) => copies.push(copy));
+    await run();
+    await writeFile(`${path}.1`, Buffer.from(text).subarray(0, 1_024));
+    await shipper.add(`${path}.1`);
+    expect(copies).toMatchObject([{ of: "a.log" }]);
+    before("comparison", () => {
+      writeFileSync(`${path}.1`, text);
+      writeFileSync(path, textOf(lines.slice(200, 210)));
+    });
+    await run();
+    expect(await counted()).toEqual(once(lines.slice(0, 210)));
+    expect(events).toMatchObject([{ event: "moved", file: "a.log.1" }]);
+  });
+
   it.each([
     [100, "gone"],
     [200, "gone"],

@@ -92,7 +92,7 @@ export const agreementOf = async (
   const isOld = !whole && longer.length > 0 && (await opened.now()).stamp !== opened.was.stamp;
   if (isOld || (of && !isApart && !isDecided)) {
     // A copy that another file is about to be truncated for, or a second file. Within a second, `copytruncate` truncates the other one.
-    const key = isOld ? file.id : keyOf(file);
+    const key = isOld ? `${file.id} ${String(bornOf(file.stamp))}` : keyOf(file);
     const since = alike.get(key) ?? performance.now();
     alike.set(key, since);
     const msLeft = Math.ceil(since + 1_000 - performance.now());

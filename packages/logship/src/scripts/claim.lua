@@ -62,7 +62,7 @@ local function claimed(id, record, named)
 end
 local near
 for i, start in ipairs(beginning) do
-  if i > 1 and string.find(start, '^1024%-') then near = 'near ' .. start end
+  if string.find(start, '^1024%-') then near = 'near ' .. start end
 end
 local id = own[2] or file
 local record = recordOf(id)
@@ -139,6 +139,6 @@ redis.call('HSET', progress, file .. ':prefix', prefix, file .. ':content', id, 
   'name ' .. name, id .. ' ' .. (beginning[#beginning] or ''))
 if isSame and startOf(seen) ~= startOf(prefix) then unlistContent(progress, startOf(seen), id) end
 if string.sub(prefix, 1, 2) ~= '0-' then listContent(progress, startOf(prefix), id) end
-if near then listNear(progress, near, id) end
+if near and not string.find(beginning[1], '^1024%-') then listNear(progress, near, id) end
 if from == '' and content ~= '' then return { 0, 0 } end
 return claimed(id, record, named)

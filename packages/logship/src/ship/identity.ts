@@ -51,9 +51,9 @@ export const identityOf = async (
   const container = `${file.id}.${String(bornOf(file.stamp))}`;
   // A source with more than a KiB is listed by its first KiB as well.
   const nearAt = beginnings.findIndex((beginning) => beginning.startsWith("1024-"));
-  const near = nearAt > 0 ? `${beginnings[nearAt]!} ` : "";
-  const own = beginnings.map((beginning, at) => `${container} ${at < nearAt ? near : ""}${beginning}`);
-  const fields = [...own, ...beginnings.map((beginning) => `text ${beginning}`), `near ${near.trim()}`];
+  const near = beginnings[nearAt] ?? "";
+  const own = beginnings.map((beginning, at) => `${container} ${at < nearAt ? `${near} ` : ""}${beginning}`);
+  const fields = [...own, ...beginnings.map((beginning) => `text ${beginning}`), `near ${near}`];
   const found = await connection.fields("sources", fields, signal);
   const index = own.findIndex((_, at) => found[at] !== null);
   if (index >= 0) return own[index]!;
