@@ -1,6 +1,6 @@
 import { connect, type RedisLike } from "@kit/core";
 import { createQueue, type Job } from "@kit/queue";
-import { inspectQueue, promoteJob, resumeQueue, setLimits } from "@kit/queue/manage";
+import { inspectQueue, listJobs, promoteJob, resumeQueue, setLimits } from "@kit/queue/manage";
 import { createSchedules } from "@kit/queue/schedules";
 import { eventually } from "@kit/testing";
 import { patience } from "../../patience.js";
@@ -250,6 +250,15 @@ export class QueueLab extends Lab<LogRecord> {
     await eventually(() => setLimits(client, { queue: name }, { names: { [otherName]: null } }));
   }
 
+  /** A clock was set back: jobs that were delayed before that are due long after the run, and their groups wait for them. */
+  async #promoteAll(client: RedisLike, queue: string): Promise<void> {
+    const delayed = { state: "delayed", count: 100 } as const;
+    const next = async (): Promise<string[]> =>
+      (await eventually(() => listJobs(client, { queue }, delayed))).jobs.map(({ id }) => id);
+    for (let ids = await next(); ids.length > 0; ids = await next())
+      for (const id of ids) await eventually(() => promoteJob(client, { queue }, id));
+  }
+
   /** Runs the remaining jobs, then returns the dead letters and adds all other remains to `leftovers`. */
   async #workOff(name: string, leftovers: string[], workers: readonly WorkerHistory[]): Promise<Letter[]> {
     await using client = await connect(this.ownUrl);
@@ -261,6 +270,7 @@ export class QueueLab extends Lab<LogRecord> {
     await eventually(() => setLimits(client, { queue: name }, unlimited));
     await this.#freeName(client, name);
     for (const id of this.#unpromoted(name, workers)) await eventually(() => promoteJob(client, { queue: name }, id));
+    if (this.setting === "shifted") await this.#promoteAll(client, name);
     const note = (kind: JobRecord["kind"] | "access", job: Job, facts: object = {}): void => {
       const { key = job.id, version } = job.data as { key?: string; version?: number };
       const { name: jobName, attempt, crashes, snoozes, takenAt } = job;
