@@ -83,6 +83,7 @@ export class QueueCommands {
   readonly keys: AddKeys;
   /** The background operations of a worker report here. An outage emits one error when it starts, and one when it is over. */
   readonly outage: OutageReporter;
+  readonly #stepKeys: StepKeys;
   readonly #name: string;
   /** The beginning of every key. */
   readonly head: string;
@@ -113,6 +114,7 @@ export class QueueCommands {
   ) {
     const { prefix } = settings;
     this.keys = { ...queueKeys(prefix, name), others: [] };
+    this.#stepKeys = { ...this.keys, taken: "", replies: [] };
     this.life = new ObjectLife(redis, { prefix, isolate }, what);
     this.context = this.life.context;
     this.#name = name;
@@ -213,13 +215,13 @@ export class QueueCommands {
     }: { deadlineMs?: number; executor?: ClientContext["executor"] } = {},
   ): Promise<scripts.StepReply> {
     const replies = callers.map((caller) => this.#repliesOf(caller));
-    // A copy of all keys with `...` takes 4 µs, a tenth of a step.
-    const keys: StepKeys = Object.assign(Object.create(this.keys) as QueueKeys, {
-      taken: this.#takenBy(request.takeId),
-      replies,
-    });
+    const taken = this.#takenBy(request.takeId);
     const args = { ...request, done, others };
-    return this.move(({ step }) => step.run(executor ?? this.context, keys, args, { deadlineMs }));
+    return this.move(({ step }) => {
+      // A call reads its keys before it waits, so all steps share one object. A copy of all keys takes 4 µs, a tenth of a step.
+      const keys = Object.assign(this.#stepKeys, { taken, replies });
+      return step.run(executor ?? this.context, keys, args, { deadlineMs });
+    });
   }
 
   /** Reads outcomes for `caller`, and deletes the ones it has received. */
