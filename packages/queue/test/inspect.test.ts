@@ -799,6 +799,10 @@ describe("workers and the jobs that they run", () => {
     expect(await finding()).toMatchObject({
       text: "queue mail: no worker handles the names of 121 waiting jobs: export and 1 more",
     });
+    await queue.add("image", 1, { group: "shop 7" });
+    expect(await finding()).toMatchObject({
+      text: "queue mail: no worker handles the names of 122 waiting jobs: export and 2 more",
+    });
     await stale(["*"], 5_000);
     expect(await finding()).toEqual(ok);
     await fixture.make({ name: "other" }).add("job", 1);

@@ -94,7 +94,7 @@ const nextNames = async (
   address: Parameters<typeof listJobs>[1],
 ): Promise<ReadonlyMap<string, number>> => {
   const names = new Map<string, number>();
-  for (const state of ["waiting", "prioritised", "delayed"] as const)
+  for (const state of ["waiting", "prioritised", "grouped", "delayed"] as const)
     for (let start: number | undefined = 0; start !== undefined && start < lookedAt;) {
       const { jobs, next }: Awaited<ReturnType<typeof listJobs>> = await listJobs(redis, address, {
         ...{ state, start, count: 100 },
