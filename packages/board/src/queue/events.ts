@@ -13,7 +13,7 @@ const wordsOf = (event: QueueEvent): readonly [text: string, details: string] =>
     case "added":
       return ["Added", event.state];
     case "active":
-      return ["Taken by a worker", ""];
+      return ["Taken by a worker", event.worker];
     case "failed": {
       const { attempts, error, retryInMs } = event;
       const then = retryInMs === undefined ? "last attempt" : `next attempt in ${secondsText(retryInMs)}`;
@@ -22,7 +22,7 @@ const wordsOf = (event: QueueEvent): readonly [text: string, details: string] =>
     case "snoozed":
       return ["Snoozed", `for ${secondsText(event.retryInMs)}`];
     case "crashed":
-      return ["Lease expired", `crash ${String(event.crashes)}`];
+      return ["Lease expired", `crash ${String(event.crashes)}, worker ${event.worker}`];
     case "gap":
       return ["Gap", "earlier events may be missing"];
     default:
