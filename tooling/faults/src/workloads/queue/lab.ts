@@ -48,6 +48,22 @@ const copiedTakeOf = ({ command, reply }: Echo): CopiedTake[] => {
   return [{ fence, entries: String(reply.at(-5)).split("\n").filter(Boolean) }];
 };
 
+/** A clock was set back: jobs that were delayed before that are due long after the run, and their groups wait for them. */
+const promoteAll = async (client: RedisLike, queue: string): Promise<void> => {
+  const delayed = { state: "delayed", count: 100 } as const;
+  // A job that waits for the end of the active job of its key stays delayed, as the last one in the list.
+  const promoted = new Set<string>();
+  const next = async (): Promise<string[]> => {
+    const { jobs } = await eventually(() => listJobs(client, { queue }, delayed));
+    return jobs.map(({ id }) => id).filter((id) => !promoted.has(id));
+  };
+  for (let ids = await next(); ids.length > 0; ids = await next())
+    for (const id of ids) {
+      await eventually(() => promoteJob(client, { queue }, id));
+      promoted.add(id);
+    }
+};
+
 /** A server, processes that add and run jobs, and the injections. */
 export class QueueLab extends Lab<LogRecord> {
   override readonly leaseMs: number;
@@ -250,15 +266,6 @@ export class QueueLab extends Lab<LogRecord> {
     await eventually(() => setLimits(client, { queue: name }, { names: { [otherName]: null } }));
   }
 
-  /** A clock was set back: jobs that were delayed before that are due long after the run, and their groups wait for them. */
-  async #promoteAll(client: RedisLike, queue: string): Promise<void> {
-    const delayed = { state: "delayed", count: 100 } as const;
-    const next = async (): Promise<string[]> =>
-      (await eventually(() => listJobs(client, { queue }, delayed))).jobs.map(({ id }) => id);
-    for (let ids = await next(); ids.length > 0; ids = await next())
-      for (const id of ids) await eventually(() => promoteJob(client, { queue }, id));
-  }
-
   /** Runs the remaining jobs, then returns the dead letters and adds all other remains to `leftovers`. */
   async #workOff(name: string, leftovers: string[], workers: readonly WorkerHistory[]): Promise<Letter[]> {
     await using client = await connect(this.ownUrl);
@@ -270,7 +277,7 @@ export class QueueLab extends Lab<LogRecord> {
     await eventually(() => setLimits(client, { queue: name }, unlimited));
     await this.#freeName(client, name);
     for (const id of this.#unpromoted(name, workers)) await eventually(() => promoteJob(client, { queue: name }, id));
-    if (this.setting === "shifted") await this.#promoteAll(client, name);
+    if (this.setting === "shifted") await promoteAll(client, name);
     const note = (kind: JobRecord["kind"] | "access", job: Job, facts: object = {}): void => {
       const { key = job.id, version } = job.data as { key?: string; version?: number };
       const { name: jobName, attempt, crashes, snoozes, takenAt } = job;
