@@ -24,8 +24,6 @@ const answerOf = (line: string): AddedOnce | undefined => {
 /** Reads the reply of `add.lua` and `addFlow.lua`. */
 export const addReplyOf = (raw: unknown): AddReply => {
   const reply = String(raw);
-  const end = reply.indexOf("\n");
-  const now = Number(end < 0 ? reply : reply.slice(0, end));
-  const answers = end < 0 ? [] : reply.slice(end + 1).split("\n");
-  return { now: Math.abs(now), isLost: now < 0, answers: answers.map(answerOf) };
+  const now = Number.parseInt(reply, 10);
+  return { now: Math.abs(now), isLost: now < 0, answers: reply.split("\n").slice(1).map(answerOf) };
 };

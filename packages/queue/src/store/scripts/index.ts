@@ -103,9 +103,9 @@ const reclaimedOf = (line: string): Reclaimed => {
 
 const decodeStep = (raw: unknown): StepReply => {
   const all = raw as Buffer[];
-  const state = String(all.pop()).split(" ");
-  const [reclaimed, refused, records, entries] = [all.pop(), all.pop(), all.pop(), all.pop()];
-  const fact = (index: number, usual: number): number => (index < state.length ? Number(state[index]) : usual);
+  const [entries, records, refused, reclaimed, state] = all.splice(-5);
+  const [nowMicros = 0, nextDue = -2, nextEnd = -2, promoted = 0, isMore = 0, nextStart = -2, isStopped, young = 0] =
+    String(state).split(" ").map(Number);
   const { lost, cancelled } = lostOf(refused);
   return {
     blobs: all,
@@ -114,14 +114,14 @@ const decodeStep = (raw: unknown): StepReply => {
     refused: lost,
     cancelled,
     reclaimed: lines(reclaimed).map(reclaimedOf),
-    nowMicros: fact(0, 0),
-    nextDue: instant(fact(1, -2)),
-    nextEnd: instant(fact(2, -2)),
-    promoted: fact(3, 0),
-    isMore: fact(4, 0) === 1,
-    nextStart: instant(fact(5, -2)),
-    isStopped: fact(6, 0) === 1,
-    droppedYoung: fact(7, 0),
+    nowMicros,
+    nextDue: instant(nextDue),
+    nextEnd: instant(nextEnd),
+    promoted,
+    isMore: isMore === 1,
+    nextStart: instant(nextStart),
+    isStopped: isStopped === 1,
+    droppedYoung: young,
   };
 };
 
