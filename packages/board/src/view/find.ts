@@ -6,7 +6,7 @@ const batch = 1_000;
 /** The steps of one page. */
 export const scanSteps = 4;
 /** The keys of each package whose memory is measured. */
-const sampledKeys = 8;
+const sampledKeys = 4;
 /** The names of one kind that a board keeps in memory. */
 export const maxNames = 10_000;
 
