@@ -2,7 +2,7 @@ import fc from "fast-check";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { useRedis } from "@kit/testing";
-import { checkPrefix, keyspace, nameIn, slotOf } from "../src/kernel/base/keyspace.js";
+import { checkPrefix, decodedName, keyspace, nameIn, slotOf } from "../src/kernel/base/keyspace.js";
 
 const redis = useRedis(vitest, { args: ["--cluster-enabled", "yes"] });
 
@@ -144,6 +144,10 @@ describe("slotOf", () => {
     for (const key of ["", "{}", "{}a", "a{}{b}", "{{a}}", "}{a}", "{a", ...keys])
       expect([key, slotOf(key)]).toEqual([key, await redis.server.call("CLUSTER", "KEYSLOT", key)]);
   });
+});
+
+it("returns a stored name with an invalid escape unchanged", () => {
+  expect(["item%3A42", "%", "100%", "%C3"].map(decodedName)).toEqual(["item:42", "%", "100%", "%C3"]);
 });
 
 describe("checkPrefix", () => {

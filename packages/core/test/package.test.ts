@@ -43,6 +43,7 @@ const forAuthors = [
   "countText",
   "counted",
   "custom",
+  "decodedName",
   "defaultsOf",
   "evictionPolicy",
   "expiryOf",

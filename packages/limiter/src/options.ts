@@ -4,6 +4,7 @@ import {
   clientRules,
   boolean,
   custom,
+  decodedName,
   integer,
   matching,
   required,
@@ -85,7 +86,7 @@ export const termsOf = (stored: string): LimitTerms => ({
   list: stored.split(" ").map((one) => {
     const [name = "", kind = "", count, perMs, burst, shared] = one.split(",");
     const numbers = { count: Number(count), perMs: Number(perMs), burst: Number(burst) };
-    return { name: decodeURIComponent(name), kind, ...numbers, isShared: shared === "1" };
+    return { name: decodedName(name), kind, ...numbers, isShared: shared === "1" };
   }),
 });
 

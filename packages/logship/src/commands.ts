@@ -1,4 +1,4 @@
-import type { MetricSample } from "@kit/core/toolkit";
+import { decodedName, type MetricSample } from "@kit/core/toolkit";
 import type { LogConnection } from "./connection.js";
 import { resultKeys } from "./process/commands.js";
 import * as scripts from "./scripts/index.js";
@@ -31,7 +31,7 @@ export const dropConsumer = async (connection: LogConnection, consumer: string, 
 export const dropSilent = async (connection: LogConnection, silentMs: number): Promise<string[]> => {
   const dropped: string[] = [];
   for (const consumer of (await connection.hash(connection.keys.consumers)).keys())
-    if (await dropConsumer(connection, consumer, silentMs)) dropped.push(decodeURIComponent(consumer));
+    if (await dropConsumer(connection, consumer, silentMs)) dropped.push(decodedName(consumer));
   return dropped;
 };
 

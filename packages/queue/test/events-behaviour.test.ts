@@ -4,6 +4,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import {
   createQueueEvents,
+  eventsOf,
   type QueueEvent,
   type QueueEventReader,
   type QueueEventsOptions,
@@ -61,6 +62,11 @@ inModes({}, (mode) => {
     const until = async (all: readonly QueueEvent[], type: QueueEvent["type"], count = 1): Promise<void> => {
       await eventually(() => expect(all.filter((event) => event.type === type).length).toBeGreaterThanOrEqual(count));
     };
+
+    it("have a name that another program has stored as it is", () => {
+      const text = "added\ta\t%\tready\nactive\ta\t%\npaused\t\t%";
+      expect(facts(eventsOf({ id: "1-0", text }))).toMatchObject([{ name: "%" }, { name: "%" }, { group: "%" }]);
+    });
 
     it("come from every process, in order, with ids and names and no data", async () => {
       const { all } = await collect();

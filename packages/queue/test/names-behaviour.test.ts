@@ -50,6 +50,11 @@ inModes({}, (mode) => {
       expect(await fixture.db.exists(jobs, suspended, limits)).toBe(0);
     };
 
+    it("lists a name that another program has stored as it is", async () => {
+      await fixture.db.hset(fixture.keysOf().limits, "names", "\n% 1 0");
+      expect((await overview()).names).toMatchObject([{ name: "%", concurrency: 1 }]);
+    });
+
     describe("a paused name", () => {
       it("lets jobs of other names pass, and continues in its order, also by priority", async () => {
         await pauseQueue(redis.client, address(), { name: "slow" });

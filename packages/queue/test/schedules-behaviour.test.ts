@@ -269,6 +269,17 @@ inModes({}, (mode) => {
       }
     });
 
+    it("whose stored name or data cannot be read is refused, and still listed", async () => {
+      const schedules = make();
+      const { templates } = fixture.keysOf();
+      await schedules.upsert("hourly", hourly);
+      for (const template of ["%\n1", "job\n{"]) {
+        await fixture.db.hset(templates, "hourly", template);
+        expect(await rejection(schedules.get("hourly"))).toMatchObject({ code: "KIT_QUEUE_SCHEDULE" });
+        expect(await schedules.list()).toMatchObject([{ id: "hourly", name: template.split("\n", 1)[0] }]);
+      }
+    });
+
     describe("an upsert", () => {
       it("of several processes makes one schedule, and leaves its next run as it is", async () => {
         const outcomes = await Promise.all(

@@ -1030,6 +1030,11 @@ describe("inspect", () => {
     expect(await look(10, "x")).toMatchObject({ used: 1, holders: [{ holder: "X1" }] });
   });
 
+  it("shows a tenant that another program has stored as it is", async () => {
+    await acquire("a", { permits: 9, perTenant: 5, tenant: "%" });
+    expect((await look()).holders).toMatchObject([{ holder: "A", tenant: "%" }]);
+  });
+
   it("leaves out permits that ran out", async () => {
     await acquire("a", { permits: 9, weight: 4 });
     await acquire("b", { permits: 9, weight: 2 });

@@ -5,9 +5,13 @@ import { startRedis } from "@kit/testing";
 import type { Redis } from "ioredis";
 import { expect, it } from "vitest";
 
-// Whoever may write the keys of a package may store any number. No reader hangs, fills the memory or fails with an
-// error that is not one of ours. The test finds the numbers itself, in every field of every key of a package in use.
+// Whoever may write the keys of a package may store any number, and a name that no package stores. No reader hangs, fills the
+// memory or fails with an error that is not one of ours. The test finds the numbers and the names itself, in every field of every
+// key of a package in use.
 
+const numbers = /(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])/g;
+/** Names that the fills use. Packages store them escaped, so a bare `%` is another program's. */
+const namesInUse = /(?<![\w%.])(?:a|all|ann|b|bob|each|eve|hang|later|mail|shop)(?![\w.])/g;
 const hostile = ["0", "-1", "nan", "1e-9", "1e9", "1e300", "text"];
 /** All values at each place, instead of one. */
 const isWhole = process.env["KIT_STORED"] === "all";
@@ -17,40 +21,55 @@ interface Used {
   readonly megabytes: number;
 }
 
-/** A stored number, and what puts another value there. */
+/** A stored number or name, the values to put there, and what puts one. */
 interface Place {
   readonly what: string;
+  readonly values: readonly string[];
   put(value: string): Promise<unknown>;
 }
 
-const numbersIn = (text: string): RegExpExecArray[] =>
+const found = (pattern: RegExp, values: readonly string[], what: string, text: string, put: Put): Place[] =>
   // Other fields are binary.
-  /^[\x20-\x7e\t\n]*$/.test(text) ? [...text.matchAll(/(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])/g)].slice(0, 8) : [];
-
-const placesIn = (what: string, text: string, put: (text: string) => Promise<unknown>): Place[] =>
-  numbersIn(text).map(({ 0: number, index }) => ({
+  [...(/^[\x20-\x7e\t\n]*$/.test(text) ? text.matchAll(pattern) : [])].slice(0, 8).map(({ 0: former, index }) => ({
     what: `${what}, character ${String(index)}`,
-    put: (value) => put(text.slice(0, index) + value + text.slice(index + number.length)),
+    values,
+    put: (value) => put(text.slice(0, index) + value + text.slice(index + former.length)),
   }));
+type Put = (text: string) => Promise<unknown>;
+const namesIn = (what: string, text: string, put: Put): Place[] => found(namesInUse, ["%"], what, text, put);
+const placesIn = (what: string, text: string, put: Put): Place[] => [
+  ...found(numbers, hostile, what, text, put),
+  ...namesIn(what, text, put),
+];
 
 const placesOf = async (client: Redis, key: string): Promise<Place[]> => {
   switch (await client.type(key)) {
     case "string":
       return placesIn(key, (await client.get(key)) ?? "", (text) => client.set(key, text, "KEEPTTL"));
     case "hash":
-      return Object.entries(await client.hgetall(key)).flatMap(([field, text]) =>
-        placesIn(`${key} ${field}`, text, (changed) => client.hset(key, field, changed)),
-      );
+      return Object.entries(await client.hgetall(key)).flatMap(([field, text]) => [
+        ...placesIn(`${key} ${field}`, text, (changed) => client.hset(key, field, changed)),
+        ...namesIn(`${key}, field ${field}`, field, (changed) =>
+          client.multi().hdel(key, field).hset(key, changed, text).exec(),
+        ),
+      ]);
     case "list":
       return (await client.lrange(key, 0, 3)).flatMap((text, index) =>
         placesIn(`${key} ${String(index)}`, text, (changed) => client.lset(key, index, changed)),
       );
     case "zset":
-      return (await client.zrange(key, "0", "3")).map((member) => ({
-        what: `${key}, score of ${member}`,
-        // A score is a number in any case.
-        put: (value) => client.zadd(key, Number.isNaN(Number(value)) ? "inf" : value, member) as Promise<unknown>,
-      }));
+      return (await client.zrange(key, "0", "3")).flatMap((member) => [
+        {
+          what: `${key}, score of ${member}`,
+          values: hostile,
+          // A score is a number in any case.
+          put: (value) => client.zadd(key, Number.isNaN(Number(value)) ? "inf" : value, member) as Promise<unknown>,
+        },
+        ...namesIn(`${key}, member ${member}`, member, async (changed) => {
+          const score = (await client.zscore(key, member)) ?? "0";
+          await client.multi().zrem(key, member).zadd(key, score, changed).exec();
+        }),
+      ]);
     default:
       return [];
   }
@@ -81,7 +100,7 @@ const absent = [
 const names = ["lock", "semaphore", "limiter", "chat", "queue", "stats", "autocomplete", "geoip", "logship", "config"];
 
 it.each(names)(
-  "a stored number of %s that is not what it should be harms no reader",
+  "a stored number or name of %s that is not what it should be harms no reader",
   async (name) => {
     await using server = await startRedis();
     const client = server.client();
@@ -104,8 +123,8 @@ it.each(names)(
       const places = (await Promise.all(stored.map(([key]) => placesOf(client, key)))).flat();
       expect(places.length).toBeGreaterThan(2);
       const harmed: string[] = [];
-      for (const [index, { what, put }] of places.entries())
-        for (const value of isWhole ? hostile : [hostile[index % hostile.length]!]) {
+      for (const [index, { what, values, put }] of places.entries())
+        for (const value of isWhole ? values : [values[index % values.length]!]) {
           await restore();
           await put(value);
           const used = await ask(child, "use").catch(() => "hangs");

@@ -22,7 +22,7 @@ export {
   serverError,
   withCaller,
 } from "./base/errors.js";
-export { keyspace, nameIn, slotOf } from "./base/keyspace.js";
+export { decodedName, keyspace, nameIn, slotOf } from "./base/keyspace.js";
 export { clientRules, closeTimeoutMs } from "./base/options.js";
 export {
   boolean,

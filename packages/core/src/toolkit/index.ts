@@ -14,6 +14,7 @@ export {
   closeTimeoutMs,
   Deadline,
   custom,
+  decodedName,
   defaultsOf,
   expiryOf,
   holdErrors,

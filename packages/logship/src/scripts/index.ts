@@ -1,4 +1,5 @@
 import { defineScript } from "@kit/core";
+import { decodedName } from "@kit/core/toolkit";
 import advanceSource from "./advance.lua";
 import applySource from "./apply.lua";
 import changeSource from "./change.lua";
@@ -506,7 +507,7 @@ const statusOf = (raw: unknown): ChannelStatus | null => {
   if (epoch === undefined) return null;
   const all = list(consumers).map((consumer) => {
     const [name = "", after, seenAt] = texts(consumer);
-    return { name: decodeURIComponent(name), after: Number(after), seenAt: Number(seenAt) };
+    return { name: decodedName(name), after: Number(after), seenAt: Number(seenAt) };
   });
   return {
     limitBytes: Number(limit),

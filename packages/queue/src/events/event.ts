@@ -1,3 +1,4 @@
+import { decodedName } from "@kit/core/toolkit";
 import { parseRecord, type StoredError } from "../job/failure.js";
 import { workerWidth } from "../job/take-id.js";
 
@@ -86,13 +87,11 @@ const contentsOf = (line: string): readonly Content[] => {
   const [type = "", id = "", first = "", second = "", ...record] = line.split("\t");
   switch (type) {
     case "added":
-      return [
-        { type, id, name: decodeURIComponent(first), state: addedStates.find((state) => state === second) ?? "ready" },
-      ];
+      return [{ type, id, name: decodedName(first), state: addedStates.find((state) => state === second) ?? "ready" }];
     case "active":
       return [{ type, id, name: decodeURIComponent(first), worker: workerIn(second) }];
     case "cancelled":
-      return [{ type, id, name: decodeURIComponent(first) }];
+      return [{ type, id, name: decodedName(first) }];
     case "failed": {
       // The outcome word of `step.lua`, and the record of the job.
       const { attempts, error } = parseRecord(record.join("\t"));
@@ -118,7 +117,7 @@ const contentsOf = (line: string): readonly Content[] => {
       return [{ type, id }];
     case "paused":
     case "resumed":
-      return [{ type, ...(first !== "" && { group: decodeURIComponent(first) }) }];
+      return [{ type, ...(first !== "" && { group: decodedName(first) }) }];
     case "drained":
       return [{ type }];
     case began:

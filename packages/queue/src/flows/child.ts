@@ -1,3 +1,4 @@
+import { decodedName } from "@kit/core/toolkit";
 import type { StoredError } from "../job/failure.js";
 import { failureOf, kindOf, refusalOf, resultOf } from "../job/outcomes.js";
 
@@ -40,7 +41,7 @@ export const childOf = (record: Buffer): FlowChild => {
   const second = record.indexOf(9, first + 1);
   return {
     id: record.toString("utf8", 0, first),
-    name: decodeURIComponent(record.toString("latin1", first + 1, second)),
+    name: decodedName(record.toString("latin1", first + 1, second)),
     ...endedOf(record.subarray(second + 1)),
   };
 };

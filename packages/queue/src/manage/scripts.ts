@@ -1,4 +1,5 @@
 import { defineScript } from "@kit/core";
+import { decodedName } from "@kit/core/toolkit";
 import bucketSource from "../store/scripts/bucket.lua";
 import cancelSource from "../store/scripts/cancel.lua";
 import entriesSource from "../store/scripts/entries.lua";
@@ -137,7 +138,7 @@ export const overview = defineScript({
     const names = Array.from({ length: Math.floor(named.length / 4) }, (_, index) => {
       const [name = "", most, since, waits] = named.slice(4 * index, 4 * index + 4);
       return {
-        name: decodeURIComponent(name),
+        name: decodedName(name),
         concurrency: Number(most) || null,
         pausedAt: Number(since) || null,
         suspended: Number(waits),
@@ -494,7 +495,7 @@ export const listGroups = defineScript({
       const [name = "", ready, active, most, weight, ...instants] = all.slice(9 * index, 9 * index + 9);
       const [pausedAt = null, retryAt = null, haltedUntil = null, addedAt = null] = instants.map(instant);
       return {
-        ...{ group: decodeURIComponent(name), ready: Number(ready), active: Number(active) },
+        ...{ group: decodedName(name), ready: Number(ready), active: Number(active) },
         ...{ concurrency: Number(most), weight: Number(weight) },
         ...{ pausedAt, retryAt, haltedUntil, addedAt },
       };

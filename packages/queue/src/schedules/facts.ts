@@ -1,3 +1,4 @@
+import { decodedName } from "@kit/core/toolkit";
 import type { MissedRuns, OverlapPolicy } from "./options.js";
 import { recordOf, timingOf } from "./record.js";
 import type { SchedulePage } from "./scripts/index.js";
@@ -54,4 +55,4 @@ export const factsOf = (id: string, field: string, score: string, name: string):
 export const factsOfPage = ({ page }: SchedulePage): ScheduleFacts[] =>
   page
     .filter(({ field }) => field !== "")
-    .map(({ id, field, at, head }) => factsOf(id, field, at, decodeURIComponent(head.split(" ", 1)[0] ?? "")));
+    .map(({ id, field, at, head }) => factsOf(id, field, at, decodedName(head.split(" ", 1)[0] ?? "")));

@@ -34,29 +34,30 @@ export const timingText = (timing: Timing): string => {
 
 const numberRules = { version: integer(0), left: integer(0), last: integer(0) };
 
+const unreadable = (id: string, cause?: unknown): ScheduleError =>
+  new ScheduleError(id, "is damaged or from a newer version", cause);
+
+/** @throws {ScheduleError} `read` throws. */
+export const readable = <Value>(id: string, read: () => Value): Value => {
+  try {
+    return read();
+  } catch (error) {
+    throw unreadable(id, error);
+  }
+};
+
 /** @throws {ScheduleError} this version cannot read the schedule. */
 export const recordOf = (id: string, field: string): ScheduleRecord => {
   const [version = "", revision = "", left = "", timing, last = "", paused] = field.split("\t");
   if (timing === undefined) throw unreadable(id);
   const numbers = { version: Number(version), left: left === "" ? undefined : Number(left) };
-  try {
-    stored(id, { ...numbers, last: Number(last) }, numberRules);
-  } catch (error) {
-    throw unreadable(id, error);
-  }
+  readable(id, () => stored(id, { ...numbers, last: Number(last) }, numberRules));
   return { ...numbers, revision, timing, last, isPaused: paused === "paused" };
 };
 
 /** @throws {ScheduleError} this version cannot read the schedule. */
 export const timingOf = (id: string, { timing }: ScheduleRecord): Timing => {
-  try {
-    const found = stored(id, JSON.parse(timing) as object, scheduleRules) as Timing;
-    if (found.everyMs !== undefined || found.cron !== undefined) return found;
-  } catch (error) {
-    throw unreadable(id, error);
-  }
-  throw unreadable(id);
+  const found = readable(id, () => stored(id, JSON.parse(timing) as object, scheduleRules) as Timing);
+  if (found.everyMs === undefined && found.cron === undefined) throw unreadable(id);
+  return found;
 };
-
-const unreadable = (id: string, cause?: unknown): ScheduleError =>
-  new ScheduleError(id, "is damaged or from a newer version", cause);

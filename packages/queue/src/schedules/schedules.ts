@@ -14,7 +14,7 @@ import {
   type SchedulesOptions,
   schedulesRules,
 } from "./options.js";
-import { fieldOf, recordOf, timingOf } from "./record.js";
+import { fieldOf, readable, recordOf, timingOf } from "./record.js";
 import { Runner } from "./runner.js";
 import { dropSchedule, listSchedules, putSchedule, readSchedule, type ReadSchedule } from "./scripts/index.js";
 import { scheduleRuns, type Wanted, wantedOf } from "./wanted.js";
@@ -191,8 +191,9 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
       const { field, template, at } = await this.#read(id);
       if (field === "") return undefined;
       const blob = Buffer.concat([Buffer.from("0 "), template]);
-      const job = parseBlob(blob);
-      return { ...factsOf(id, field, at, job.header.name), data: decodePayload(blob, job) };
+      const job = readable(id, () => parseBlob(blob));
+      const data = readable(id, () => decodePayload(blob, job));
+      return { ...factsOf(id, field, at, job.header.name), data };
     });
   }
 

@@ -9,6 +9,7 @@ import {
   type Seen,
   type WaiterState,
 } from "@kit/core/leasing";
+import { decodedName } from "@kit/core/toolkit";
 import type { Limits } from "../options.js";
 import acquireSource from "./acquire.lua";
 import countsSource from "./counts.lua";
@@ -168,7 +169,7 @@ export interface InspectReply {
 
 const permitRecordOf = (text: unknown): PermitRecord => {
   const [, weight = "", tenant = "", holder = ""] = /^[^|]*\|(\d+)\|([^|]*)\|(.*)$/s.exec(String(text)) ?? [];
-  return { weight: Number(weight), tenant: tenant === "" ? null : decodeURIComponent(tenant), holder };
+  return { weight: Number(weight), tenant: tenant === "" ? null : decodedName(tenant), holder };
 };
 
 /** Reads the state and changes nothing. */

@@ -61,18 +61,18 @@ export const prefixRule: Rule<string, string> = matching(
 /** @throws {TypeError | RangeError} the prefix cannot be used before a hash tag. */
 export const checkPrefix = (prefix: string): string => prefixRule.check("prefix", prefix);
 
-/** Decodes an escape. If another program wrote an invalid one, returns it unchanged. */
-const decoded = (escape: string): string => {
+/** Decodes a stored name. If another program stored it with an invalid escape, returns it unchanged. */
+export const decodedName = (stored: string): string => {
   try {
-    return decodeURIComponent(escape);
+    return decodeURIComponent(stored);
   } catch {
-    return escape;
+    return stored;
   }
 };
 
 /** The name in a key that {@link keyspace} built: `item:42` for `kit:lock:{item%3A42}:lease`. Undefined if it has none. */
 export const nameIn = (key: string): string | undefined =>
-  /\{([^}]+)\}/.exec(key)?.[1]?.replace(/(?:%[0-7][0-9A-F]|%[C-F][0-9A-F](?:%[89AB][0-9A-F])+)/g, decoded);
+  /\{([^}]+)\}/.exec(key)?.[1]?.replace(/(?:%[0-7][0-9A-F]|%[C-F][0-9A-F](?:%[89AB][0-9A-F])+)/g, decodedName);
 
 /** The subject of a key, for messages: the name in it, in quotes. If it has no name, the key itself. */
 export const subjectOf = (key: string): string => {
