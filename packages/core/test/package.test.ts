@@ -43,6 +43,7 @@ const forAuthors = [
   "countText",
   "counted",
   "custom",
+  "dated",
   "decodedName",
   "defaultsOf",
   "evictionPolicy",

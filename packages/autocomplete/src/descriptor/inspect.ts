@@ -1,5 +1,5 @@
 import type { Connection } from "@kit/core";
-import { counted, countText, type Facts, type Inspector } from "@kit/core/toolkit";
+import { counted, countText, dated, type Facts, type Inspector } from "@kit/core/toolkit";
 import { createContactBook, createPrefixIndex, foldVersion, type PrefixIndexInspection } from "../index.js";
 import { bookKeys, indexKeys } from "../keys.js";
 
@@ -92,7 +92,7 @@ const bookReportOf = async (redis: Connection, prefix: string, owner: string): P
   const book = createContactBook(redis, owner, { prefix });
   try {
     const { items, blocked, version } = await book.list();
-    const contacts = items.map(({ id, text, score }) => ({ id, text, since: new Date(score).toISOString() }));
+    const contacts = items.map(({ id, text, score }) => ({ id, text, since: dated(score) ?? "" }));
     return { owner, bookVersion: version, contacts, blocked };
   } finally {
     await book.close();

@@ -1,5 +1,5 @@
 import type { QueueEvent } from "@kit/queue/events";
-import { secondsText } from "@kit/core/toolkit";
+import { dated, secondsText } from "@kit/core/toolkit";
 import { card, html, type Html, inspectorOf, instant, none, tableOf, type View } from "../view/index.js";
 import type { JobData } from "./data.js";
 
@@ -50,8 +50,8 @@ export const eventsPart = async (view: View, queue: string, id: string, job?: Jo
   const all = entries.toReversed().flatMap(([entry, fields]) => eventsOf({ id: entry, text: fields[1] ?? "" }));
   const own = all.filter((event) => event.type === "gap" || ("id" in event && event.id === id));
   if (own.every(({ type }) => type === "gap")) return none;
-  const rows = own.map((event) => [instant(new Date(event.at).toISOString()), ...wordsOf(event)]);
-  const oldest = instant(new Date(all[0]?.at ?? 0).toISOString());
+  const rows = own.map((event) => [instant(dated(event.at)), ...wordsOf(event)]);
+  const oldest = instant(dated(all[0]?.at ?? 0));
   const isCut = !own.some(({ type }) => type === "added");
   return card(
     "Timeline",

@@ -1,4 +1,4 @@
-import { counted, type Facts, type Inspector, type Report, secondsText } from "@kit/core/toolkit";
+import { counted, dated, type Facts, type Inspector, type Report, secondsText } from "@kit/core/toolkit";
 import {
   type Chat,
   type ChatInspection,
@@ -36,7 +36,7 @@ const reportOf = async (chat: Chat, name: string): Promise<ChatReport> => {
   return { chat: name, ...inspection, someMembers: someMembers.slice(0, 10), mailbox: await mailboxOf(chat, name) };
 };
 
-const timeText = (at: number | undefined): string => (at === undefined ? "none" : new Date(at).toISOString());
+const timeText = (at: number | undefined): string => (at === undefined ? "none" : (dated(at) ?? "unknown"));
 
 const mailboxFacts = (mailbox: MailboxStats | null): Facts => {
   if (!mailbox) return [];

@@ -1,4 +1,4 @@
-import { type CliCommand, counted } from "@kit/core/toolkit";
+import { type CliCommand, counted, dated } from "@kit/core/toolkit";
 import { looking } from "./looking.js";
 
 const bodyText = (body: unknown): string => {
@@ -18,7 +18,7 @@ export const tailCommand: CliCommand = {
           const { seq, at, from, body } = message;
           const bytes =
             body instanceof Uint8Array ? { body: undefined, base64: Buffer.from(body).toString("base64") } : {};
-          const text = `${String(seq)} ${new Date(at).toISOString()} ${from}: ${bodyText(body)}`;
+          const text = `${String(seq)} ${dated(at) ?? "-"} ${from}: ${bodyText(body)}`;
           await output.line({ ...message, ...bytes }, text);
         }
       } catch (error) {

@@ -244,6 +244,10 @@ export const secondsText = (ms: number): string => {
   return ms < 10_000 ? `${(ms / 1_000).toFixed(1)} s` : `${String(Math.round(ms / 1_000))} s`;
 };
 
+/** ISO text of an instant in epoch ms. Null if there is no such time, for example because the stored number is damaged. */
+export const dated = (ms: number | null): string | null =>
+  ms === null || !(Math.abs(ms) <= 8.64e15) ? null : new Date(ms).toISOString();
+
 /** A count with its noun: `1 message`, `2 messages`. `several`: the plural, if it is not the noun and an s. */
 export const counted = (count: number, one: string, several = `${one}s`): string =>
   `${String(count)} ${count === 1 ? one : several}`;

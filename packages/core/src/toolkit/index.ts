@@ -1,4 +1,4 @@
-export { counted, countText, secondsText } from "./descriptor.js";
+export { counted, countText, dated, secondsText } from "./descriptor.js";
 export { evictionPolicy, watchEviction } from "./eviction.js";
 export { attachedReplicas, clusterMembers, infoFields, serverVersion } from "./server-replies.js";
 export {

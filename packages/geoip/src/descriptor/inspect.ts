@@ -1,10 +1,10 @@
-import { counted, type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
+import { counted, dated, type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
 import { createGeoIp, type DatabaseInfo, GeoIpNoVersionError } from "../index.js";
 import { geoIpKeys } from "../keys.js";
 
 const dayMs = 86_400_000;
 const ageText = (ms: number): string => (ms < dayMs ? secondsText(ms) : counted(Math.floor(ms / dayMs), "day"));
-const instantText = (at: number | null): string => (at === null ? "unknown" : new Date(at).toISOString());
+const instantText = (at: number | null): string => dated(at) ?? "unknown";
 
 const factsOf = (info: DatabaseInfo): Facts => [
   ["database", info.database],

@@ -1,5 +1,5 @@
 import type { Connection } from "@kit/core";
-import { countText, type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
+import { countText, dated, type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
 import { createLock, type LockInspection } from "../index.js";
 import { lockKeys, quorumKey, readWriteKeys } from "../keys.js";
 import { quorumFacts, type QuorumReport, quorumReportOf, quorumText } from "./quorum.js";
@@ -27,7 +27,7 @@ interface LockReport {
 /** A fencing token is the server's microseconds at the grant, unless its clock has gone back since an earlier one. */
 const grantedAt = (fencingToken: string, nowMs: number): string | null => {
   const at = Number(BigInt(fencingToken) / 1_000n);
-  return at <= nowMs ? new Date(at).toISOString() : null;
+  return at <= nowMs ? dated(at) : null;
 };
 
 const reportOf = async (

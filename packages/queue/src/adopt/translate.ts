@@ -1,4 +1,4 @@
-import { resolve } from "@kit/core/toolkit";
+import { dated, resolve } from "@kit/core/toolkit";
 import { longestWaitMs, type ResolvedBackoff } from "../job/backoff.js";
 import { idText, ownId } from "../job/ids.js";
 import { encodedName } from "../job/names.js";
@@ -175,12 +175,10 @@ export const adoptedSchedule = async (
     const { after } = await wantedOf(id, resolve("schedule", schedule, scheduleRules), queueSettings({}));
     const first = after(0) ?? at;
     if (!every && first !== at)
-      return refused(`its next job in BullMQ is at ${textOf(at)}, but croner computes ${textOf(first)}`);
+      return refused(`its next job in BullMQ is at ${String(dated(at))}, but croner computes ${String(dated(first))}`);
     const following = after(first);
     return { schedule: following ? { ...schedule, startAt: following } : undefined };
   } catch (error) {
     return refused(error instanceof Error ? error.message : String(error));
   }
 };
-
-const textOf = (ms: number): string => new Date(ms).toISOString();

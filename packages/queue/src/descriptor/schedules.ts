@@ -1,5 +1,5 @@
 import type { CliArgument, CliCommand, DoctorCheck, Finding, InspectCall, Inspector } from "@kit/core/toolkit";
-import { resolve, secondsText } from "@kit/core/toolkit";
+import { dated, resolve, secondsText } from "@kit/core/toolkit";
 import { queueKeys } from "../job/keys.js";
 import { inspectQueue } from "../manage/index.js";
 import { factsOfPage, type ScheduleFacts } from "../schedules/facts.js";
@@ -17,7 +17,7 @@ const whenOf = ({ everyMs = 0, cron, timezone = "UTC" }: ScheduleFacts): string 
   cron === undefined ? `every ${secondsText(everyMs)}` : `${cron} (${timezone})`;
 
 const nextText = (nextAt: number, now: number): string => {
-  const at = new Date(nextAt).toISOString();
+  const at = dated(nextAt) ?? String(nextAt);
   return nextAt < now ? `${at}, overdue by ${secondsText(now - nextAt)}` : at;
 };
 
@@ -87,7 +87,7 @@ export const scheduleInspector: Inspector = {
       const stored = await schedules.get(id);
       if (!stored) return { data: { queue, id }, facts: [["schedule", `unknown: ${id}`]], isUnknown: true };
       const { data: _jobData, ...facts } = stored;
-      const next = (await schedules.next(id, shownRuns)).map((at) => new Date(at).toISOString());
+      const next = (await schedules.next(id, shownRuns)).map((at) => dated(at) ?? String(at));
       const { name, isPaused, nextAt, left } = facts;
       return {
         data: { queue, ...facts, next },

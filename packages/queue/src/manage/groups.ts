@@ -1,10 +1,9 @@
 import type { RedisLike } from "@kit/core";
-import { custom, integer, resolve } from "@kit/core/toolkit";
+import { custom, dated, integer, resolve } from "@kit/core/toolkit";
 import { encodedGroup } from "../job/names.js";
 import { checkedAddress } from "../store/address.js";
 import type { QueueAddress } from "../job/keys.js";
 import { cancelJob } from "./change.js";
-import { dated } from "./dates.js";
 import { drainQueue } from "./drain.js";
 import { groupPlaces, type ListedGroup, listGroups as listed } from "./scripts.js";
 

@@ -1,9 +1,8 @@
 import type { RedisLike } from "@kit/core";
-import { integer, resolve } from "@kit/core/toolkit";
+import { dated, integer, resolve } from "@kit/core/toolkit";
 import { checkedAddress, jobId } from "../store/address.js";
 import { notesKey, type QueueAddress } from "../job/keys.js";
 import { readNotes } from "../notes/scripts/readers.js";
-import { dated } from "./dates.js";
 
 /** A page of a job's log. */
 export interface LogPage {

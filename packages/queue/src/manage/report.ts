@@ -1,5 +1,5 @@
 import { KitError, type RedisLike } from "@kit/core";
-import { boolean, resolve, withContext } from "@kit/core/toolkit";
+import { boolean, dated, resolve, withContext } from "@kit/core/toolkit";
 import { checkedAddress, jobId } from "../store/address.js";
 import type { StoredError } from "../job/failure.js";
 import { parseRecord, type ParsedRecord } from "../history/record.js";
@@ -8,7 +8,6 @@ import { notesKey, type QueueAddress } from "../job/keys.js";
 import { parseBlob } from "../job/payload.js";
 import { noNotes, readNotes, type StoredNotes } from "../notes/scripts/readers.js";
 import { dataOf, expiryOf, factsOf, type StoredFacts } from "../dead/facts.js";
-import { dated } from "./dates.js";
 import type { JobState } from "./scripts.js";
 import { located } from "./search.js";
 import { parsedJson } from "../workers/facts.js";

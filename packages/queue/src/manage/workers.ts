@@ -1,12 +1,11 @@
 import type { RedisLike } from "@kit/core";
-import { type ClientContext, withContext } from "@kit/core/toolkit";
+import { type ClientContext, dated, withContext } from "@kit/core/toolkit";
 import { partsOf } from "../job/ids.js";
 import { type QueueAddress, type QueueKeys, takenKeys } from "../job/keys.js";
 import { takeIdWidth, workerWidth } from "../job/take-id.js";
 import { checkedAddress } from "../store/address.js";
 import { factsIn, namesIn, type ReadFacts } from "../workers/facts.js";
 import { readWorkers, type StoredWorker, whoRuns, workerIds } from "../workers/scripts/readers.js";
-import { dated } from "./dates.js";
 
 /** The worker that has a job. */
 export interface RunningWorker extends Pick<ReadFacts, "host" | "pid" | "name"> {

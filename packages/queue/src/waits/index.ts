@@ -1,5 +1,5 @@
 import type { Connection } from "@kit/core";
-import { counted, secondsText } from "@kit/core/toolkit";
+import { counted, dated, secondsText } from "@kit/core/toolkit";
 import { type QueueKeys, queueKeys } from "../job/keys.js";
 import {
   type GroupReport,
@@ -23,7 +23,7 @@ export interface WaitReason {
 const reason = (code: string, text: string, until: number | null = null): WaitReason => ({
   code,
   text,
-  until: until === null ? null : new Date(until).toISOString(),
+  until: dated(until),
 });
 
 /** When the rate lets the next job start, in epoch ms; see `bucket.lua`. Null: now. */

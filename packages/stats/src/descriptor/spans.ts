@@ -1,4 +1,4 @@
-import type { InspectCall } from "@kit/core/toolkit";
+import { dated, type InspectCall } from "@kit/core/toolkit";
 
 const units = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000, ms: 1 } as const;
 const maxMs = 3_660 * units.d;
@@ -31,4 +31,4 @@ export const assertFew = (sinceMs: number, stepMs: number, stepName: string): vo
 };
 
 /** An instant as text; `-` if it is not known. */
-export const timeText = (at: number): string => (Number.isFinite(at) ? new Date(at).toISOString() : "-");
+export const timeText = (at: number): string => dated(at) ?? "-";

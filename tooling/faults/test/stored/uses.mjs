@@ -7,7 +7,6 @@ import { connect, KitError } from "@kit/core";
 import { createConfig } from "@kit/core/config";
 import { createGeoIp, importGeoIp, rollbackGeoIp } from "@kit/geoip";
 import { createLimiter } from "@kit/limiter";
-import { descriptor as limiterDescriptor } from "@kit/limiter/descriptor";
 import { createLock } from "@kit/lock";
 import { createQuorumLock } from "@kit/lock/quorum";
 import { createReadWriteLock } from "@kit/lock/read-write";
@@ -58,7 +57,6 @@ const locks = (use) => {
   const several = createQuorumLock([redis], { ...options, restartGuardMs: 0 });
   return withAll([createLock(redis, options), createReadWriteLock(redis, options), several], use);
 };
-const [limiterInspector] = limiterDescriptor.inspectors;
 /** One of each algorithm. */
 const limiters = (use) => {
   const limits = { each: { count: 9, perMs: 60_000 }, all: { count: 90, perMs: 60_000, shared: true } };
@@ -150,7 +148,6 @@ const packages = {
             step(`${at} wait`, () => limiter.wait("ann", { waitMs: 50 })),
             step(`${at} penalize`, () => limiter.penalize("bob", 2)),
             step(`${at} reward`, () => limiter.reward("ann")),
-            step(`${at} look`, () => limiterInspector.look({ redis, prefix: "kit", text: () => "ann" }, limiter.name)),
             step(`${at} setLimits`, () => limiter.setLimits(limits)),
           ]);
       }),
@@ -433,6 +430,30 @@ const packages = {
   },
 };
 
+/** The arguments of inspectors and of commands that only read, by the thing or the path. */
+const looks = {
+  ...{ lock: ["item"], limiter: ["gcra"], semaphore: ["seats"], chat: ["order"], "contact-book": ["user"] },
+  ...{ autocomplete: ["cities"], geoip: ["city"], logship: ["web"], stats: ["ms"], queue: ["mails"] },
+  ...{ job: ["mails", "first"], flow: ["mails", "root"], schedule: ["mails", "often"] },
+  ...{ "queue workers": ["mails"], "queue schedules": ["mails"], "queue list": ["mails"] },
+  ...{ "queue groups": ["mails"], "queue show": ["mails", "first"], "stats show": ["views"], "stats top": ["shop"] },
+};
+const given = { key: "ann", tenant: "ann" };
+/** The package on the command line: what it shows, and the checks of `kit doctor`. */
+const useTools = async (step) => {
+  if (name === "config") return;
+  const { inspectors = [], commands = [], checks = [] } = (await import(`@kit/${name}/descriptor`)).descriptor;
+  const call = {
+    ...{ redis, prefix: "kit", text: (option) => given[option], integer: () => undefined, isSet: () => false },
+    ...{ output: { report: () => undefined, line: () => undefined }, signal: AbortSignal.timeout(1_000) },
+  };
+  await Promise.all([
+    ...inspectors.map(({ thing, look }) => step(`kit inspect ${thing}`, () => look(call, ...looks[thing]))),
+    ...commands.flatMap(({ path, run }) => (path in looks ? step(`kit ${path}`, () => run(call, ...looks[path])) : [])),
+    ...checks.map(({ id, look }) => step(`check ${id}`, () => look(call))),
+  ]);
+};
+
 const ends = (reason) => ["AbortError", "TimeoutError"].includes(reason?.name);
 const failures = [];
 const step = async (what, run) => {
@@ -452,7 +473,10 @@ const run = async (task) => {
     await packages[name].fill().catch((error) => failures.push(error.stack));
     redis.disconnect();
     redis = await connect({ url, deadlineMs: 2_000 });
-  } else await packages[name].use(step);
+  } else {
+    await useTools(step);
+    await packages[name].use(step);
+  }
   process.send({ failures, megabytes: process.memoryUsage.rss() / 1e6 });
 };
 process.on("message", (task) => void run(task));
