@@ -80,8 +80,6 @@ export class Producer {
   /** How many jobs of groups are waiting or in progress. */
   #grouped = 0;
   #mustRetire = false;
-  #stampedAt = -1;
-  #stamp = "";
 
   constructor(name: string, commands: ProducerCommands, { deadlineMs, maxPending }: QueueSettings) {
     this.#commands = commands;
@@ -176,9 +174,12 @@ export class Producer {
     this.#mustRetire = false;
     const made = this.#ids.take(jobs.length);
     const { producer } = this.#ids;
-    const sequence = this.#ids.nextSequence(this.#now());
+    const sentAt = wallMs();
+    // The server's time, estimated from its replies. Used for `addedAt` and for the order of producers.
+    const now = Math.round(sentAt + this.#commands.offsetMs);
+    const sequence = this.#ids.nextSequence(now);
     const call = `${producer}:${String(sequence)}`;
-    const stamp = this.#currentStamp();
+    const stamp = now.toString(36);
     const [ids, blobs, once]: [string[], Payload[], NewJob[]] = [[], [], []];
     let plan = "";
     for (const job of jobs) {
@@ -192,13 +193,12 @@ export class Producer {
     const answeredTo = once.length === 0 ? [] : [producer, ...once.flatMap(({ op }) => op?.slice(0, 9) ?? [])];
     try {
       const isNew = this.#ids.isNew ? "1" : "0";
-      const sentAt = wallMs();
-      const { now, answers } = await this.#commands.add(
+      const { now: theirs, answers } = await this.#commands.add(
         { producer, sequence, isNew, plan, blobs },
         answeredTo,
         deadline,
       );
-      this.#commands.learnOffset(now, sentAt);
+      this.#commands.learnOffset(theirs, sentAt);
       if (once.length === 0) return ids;
       let next = 0;
       return jobs.map(({ isOnce, id = "" }) => {
@@ -231,20 +231,6 @@ export class Producer {
 
   #notAdded(reason: string, cause?: Error): KitUnavailableError {
     return noAnswer(this.#commands.context.client, "the job was not added", reason, cause);
-  }
-
-  /** The server's time, estimated from its replies. Used for `addedAt` and for the order of producers. */
-  #now(): number {
-    return Math.round(wallMs() + this.#commands.offsetMs);
-  }
-
-  #currentStamp(): string {
-    const now = this.#now();
-    if (now !== this.#stampedAt) {
-      this.#stampedAt = now;
-      this.#stamp = now.toString(36);
-    }
-    return this.#stamp;
   }
 }
 

@@ -213,13 +213,12 @@ export class QueueCommands {
     }: { deadlineMs?: number; executor?: ClientContext["executor"] } = {},
   ): Promise<scripts.StepReply> {
     const replies = callers.map((caller) => this.#repliesOf(caller));
-    const taken = this.#takenBy(request.takeId);
+    const own = { taken: this.#takenBy(request.takeId), replies };
     const args = { ...request, done, others };
-    return this.move(({ step }) => {
-      // A call reads its keys before it waits, so all steps share them. A copy of all keys takes 4 µs, a tenth of a step.
-      const keys = Object.assign(this.keys, { taken, replies });
-      return step.run(executor ?? this.context, keys, args, { deadlineMs });
-    });
+    // A call reads its keys before it waits, so all steps share them. A copy of all keys takes 4 µs, a tenth of a step.
+    return this.move(({ step }) =>
+      step.run(executor ?? this.context, Object.assign(this.keys, own), args, { deadlineMs }),
+    );
   }
 
   /** Reads outcomes for `caller`, and deletes the ones it has received. */

@@ -1,9 +1,7 @@
 /** The lines of a text in a reply. */
-export const lines = (text: unknown): string[] => {
+export const lines = (text: unknown): string[] =>
   // Most texts are empty Buffers: decoding one costs more than this look.
-  if ((text as Buffer | string).length === 0) return [];
-  return String(text).split("\n");
-};
+  (text as Buffer | string).length === 0 ? [] : String(text).split("\n");
 
 const cancelledMark = "\tcancelled";
 
