@@ -68,15 +68,15 @@ export class Doctor {
 }
 
 const partsOf = ({ packages }: View, { kinds }: Finder): Part[] =>
-  packages
-    .flatMap(({ checks = [] }) => checks)
-    .flatMap((check): readonly Part[] => {
+  packages.flatMap(({ inspectors, checks = [] }) => {
+    const kind = kinds.find(({ inspector }) => inspectors?.includes(inspector));
+    const names = kind ? thingsOf(kind).map(({ name }) => [name]) : [];
+    return checks.flatMap((check): readonly Part[] => {
       const cost = Math.min(check.cost ?? usualCost, maxCommands);
-      const kind = kinds.find(({ inspector }) => inspector.thing === check.thing);
-      const things = kind ? thingsOf(kind).slice(0, maxThings) : [];
-      if (things.length === 0) return [{ check, cost: kind ? 0 : cost, ...(kind && { names: [] }) }];
-      return things.map(({ name }) => ({ check, cost, names: [name] }));
+      if (check.cost === undefined) return [{ check, cost }];
+      return (names.length === 0 ? [[]] : names.slice(0, maxThings)).map((one) => ({ check, cost, names: one }));
     });
+  });
 
 const findingsOf = async ({ check, names }: Part, { redis, prefix }: View): Promise<readonly Finding[]> => {
   const signal = AbortSignal.timeout(checkMs);

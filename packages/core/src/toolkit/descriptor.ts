@@ -212,12 +212,9 @@ export interface DoctorCheck {
   readonly id: string;
   /** The text of `kit help <id>`: when the check warns, why that matters, how to fix it. Markdown. */
   readonly about: string;
-  /** The thing of the inspector that the check is about. If set, `look` can get the names of these things. */
-  readonly thing?: string;
   /**
-   * How many commands `look` sends for one of its `names`, so that a page that runs checks has a bound.
-   *
-   * @default 10
+   * How many commands `look` sends for one thing of the package's first inspector that is `listed`, so that a page that runs checks
+   * has a bound. If set, `look` can get the `names` of such things.
    */
   readonly cost?: number;
   /** Runs the check. An error becomes a `skipped` finding with its message. */

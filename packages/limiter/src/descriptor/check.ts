@@ -42,7 +42,6 @@ const changedOf = async ({ redis, prefix, signal, names }: Context): Promise<rea
 
 export const limitsCheck: DoctorCheck = {
   id: "limiter-limits",
-  thing: "limiter",
   cost: 2,
   about: `**Problem** for each limiter whose limits of \`setLimits()\` are damaged, or were written by a newer version. All calls of the limiter
 reject with \`KIT_LAYOUT\`.

@@ -140,18 +140,16 @@ export const scheduleCommands: readonly CliCommand[] = [
 
 export const schedulesCheck: DoctorCheck = {
   id: "queue-schedules",
-  thing: "queue",
-  cost: 3,
   about: `
 **Warning** when a scheduled run is overdue by more than a minute: no process runs the schedules of that queue. Its jobs are added late, or
 skipped with the schedule's option \`missed: "skip"\`. Start a process that calls \`run()\` or \`runDue()\` of \`@kit/queue/schedules\`.
 
 If such a process runs, read its \`error\` events. Usual causes: the package \`croner\` is not installed, or a newer version stored the schedule.
 `,
-  look: async (context) => {
-    const { redis, prefix } = context;
+  cost: 3,
+  look: async ({ redis, prefix, signal, names }) => {
     const findings: Finding[] = [];
-    for (const queue of await queuesWith("upcoming", context)) {
+    for (const queue of names ?? (await queuesWith("upcoming", redis, prefix, signal))) {
       const { nextRun } = await scheduleOverview(redis, queueKeys(prefix, queue).upcoming);
       if (nextRun === null) continue;
       const { now } = await inspectQueue(redis, { queue, prefix });
@@ -159,7 +157,7 @@ If such a process runs, read its \`error\` events. Usual causes: the package \`c
         findings.push({
           severity: "warning",
           text: `queue ${queue}: a scheduled run is overdue by ${secondsText(now - nextRun)}`,
-          fix: `Start a process that runs its schedules. To list them: kit queue schedules ${queue}`,
+          fix: `Start a process that runs its schedules, see kit queue schedules ${queue}`,
         });
     }
     return findings.length > 0 ? findings : [{ severity: "ok", text: "no schedule is overdue" }];

@@ -60,8 +60,6 @@ const longMs = 3_600_000;
 
 export const longJobsCheck: DoctorCheck = {
   id: "queue-long-jobs",
-  thing: "queue",
-  cost: 3,
   about: `
 **Warning** when a job without a \`timeoutMs\` has run for more than an hour. It may hang: its worker renews the lease as long as the process
 lives. So the job never ends by itself, and it occupies a handler.
@@ -69,10 +67,10 @@ lives. So the job never ends by itself, and it occupies a handler.
 See who runs it with \`kit queue workers NAME\`. To end it, run \`kit queue cancel NAME ID --run\`, and restart its worker if the handler
 ignores its \`signal\`. If such jobs may run for hours, set their \`timeoutMs\`.
 `,
-  look: async (context) => {
-    const { redis, prefix } = context;
+  cost: 3,
+  look: async ({ redis, prefix, signal, names }) => {
     const findings: Finding[] = [];
-    for (const queue of await queuesWith("workers", context)) {
+    for (const queue of names ?? (await queuesWith("workers", redis, prefix, signal))) {
       const { workers, now } = await listWorkers(redis, { queue, prefix });
       const longest = longestOf(workers);
       if (!longest || now - Date.parse(longest.startedAt) <= longMs) continue;
@@ -110,24 +108,22 @@ const nextNames = async (
 
 export const handlersCheck: DoctorCheck = {
   id: "queue-handlers",
-  thing: "queue",
-  cost: 11,
   about: `
 **Warning** when a queue has jobs, and no worker runs or none has a handler for their name. Such a job waits. If workers of other names run,
 they pass it on for over an hour, then its attempts fail.
 
 Start a worker with a handler of this name or \`*\`. To see what each worker handles, run \`kit queue workers NAME\`. The check reads the first ${String(lookedAt)} jobs of each state.
 `,
-  look: async (context) => {
-    const { redis, prefix } = context;
+  cost: 11,
+  look: async ({ redis, prefix, signal, names }) => {
     const findings: Finding[] = [];
-    for (const queue of await queuesWith("jobs", context)) {
-      const names = await nextNames(redis, { queue, prefix });
-      if (names.size === 0) continue;
+    for (const queue of names ?? (await queuesWith("jobs", redis, prefix, signal))) {
+      const waiting = await nextNames(redis, { queue, prefix });
+      if (waiting.size === 0) continue;
       const { workers, isCut } = await listWorkers(redis, { queue, prefix });
       const handled = new Set(workers.flatMap(({ handles }) => handles));
       if (isCut || handled.has("*") || workers.some(({ handlesMore }) => handlesMore)) continue;
-      const without = [...names].filter(([name]) => !handled.has(name));
+      const without = [...waiting].filter(([name]) => !handled.has(name));
       const total = without.reduce((sum, [, count]) => sum + count, 0);
       const [first] = without;
       if (!first) continue;
