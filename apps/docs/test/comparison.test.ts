@@ -39,6 +39,12 @@ const steadyRows = ["10", "100", "1,000"].flatMap((rate): (readonly [string, str
   [`steady ${rate}/s: client`, "the same: time of the client's process"],
 ]);
 
+/** Hits of one counter at even rates. */
+const steadyHits = ["10", "100", "1,000"].flatMap((rate): (readonly [string, string])[] => [
+  [`steady ${rate}/s: server`, `${rate} hits a second: server time of a hit`],
+  [`steady ${rate}/s: p50`, "the same: a hit, p50"],
+]);
+
 const locks: Table["columns"] = [
   ["kit", "@kit/lock"],
   ["redlock@4.2.0", "redlock 4"],
@@ -249,6 +255,18 @@ const tables: readonly Table[] = [
       ["memory 7 precisions", "memory of a counter with 7 precisions"],
       ["memory growth without a cleaner", "memory after twice the time, without a cleaner"],
     ],
+  },
+  {
+    page: "stats.md",
+    name: "steady",
+    figures: "stats",
+    columns: [
+      ["kit", "@kit/stats"],
+      ["raw HINCRBY", "plain `HINCRBY`"],
+      ["classic", "Redis in Action"],
+      ["floor", "total only"],
+    ],
+    rows: steadyHits,
   },
   {
     page: "suggestions.md",

@@ -49,6 +49,8 @@ describe("a NestJS application with the providers of the page", () => {
       async () => expect({ held: partner.held.length, running: await running() }).toEqual({ held: 2, running: 3 }),
       patient,
     );
+    const board = await fetch(`${url}/board?thing=queue&name=shop`, { headers: { connection: "close" } });
+    expect([board.status, /<b>3<\/b> Active/.test(await board.text())]).toEqual([200, true]);
     program.signal("SIGTERM");
     await eventually(async () => {
       // A connection that is kept alive would stay open.

@@ -11,7 +11,7 @@ import {
   commandOf,
   Doctor,
   Finder,
-  findingsHead,
+  findingsPart,
   healthPage,
   html,
   type Html,
@@ -77,17 +77,10 @@ class Handler {
     const asset = query.get("asset");
     if (asset !== null) return assetReply(asset, query.get("v"));
     const view = this.#viewOf(request, query);
-    try {
-      const page = this.#pageFor(request, view);
-      return reply(
-        // Finding what an action would change can take as long as the action.
-        await this.#inTime(page, request.method === "POST" || query.has("do") ? actionMs : pageMs),
-        view,
-        request.method === "HEAD",
-      );
-    } catch (error) {
-      return reply(this.#errorPage(error), view, request.method === "HEAD");
-    }
+    // Finding what an action would change can take as long as the action.
+    const ms = request.method === "POST" || query.has("do") ? actionMs : pageMs;
+    const page = await this.#inTime(this.#pageFor(request, view), ms).catch((error: unknown) => this.#errorPage(error));
+    return reply(page, view, request.method === "HEAD");
   }
 
   async #inTime<Result>(result: Promise<Result>, ms: number): Promise<Result> {
@@ -125,7 +118,7 @@ class Handler {
     }
     if (kind === undefined)
       return page === undefined
-        ? { thing: board, page: (view) => overviewPage(view, this.#finder, findingsHead(this.#doctor)) }
+        ? { thing: board, page: (view) => overviewPage(view, this.#finder, findingsPart(this.#doctor, false)) }
         : undefined;
     const inspector = inspectorOf(packages, kind);
     const names = query.getAll("name");

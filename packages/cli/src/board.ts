@@ -37,8 +37,10 @@ const boardModule = async (): Promise<typeof import("@kit/board")> => {
 
 const secret = (): string => randomBytes(24).toString("base64url");
 
-const isSame = (one: string, other: string): boolean =>
-  one.length === other.length && timingSafeEqual(Buffer.from(one), Buffer.from(other));
+const isSame = (one: string, other: string): boolean => {
+  const [a, b] = [Buffer.from(one), Buffer.from(other)];
+  return a.length === b.length && timingSafeEqual(a, b);
+};
 
 const plain = (status: number, text: string): Response =>
   new Response(`${text}\n`, {

@@ -54,6 +54,18 @@ describe("kit ship and kit receive", () => {
     expect(await rejection(refused)).toBeInstanceOf(Error);
   });
 
+  it("report a file that is shipped again", async () => {
+    const directory = await fixture.directory();
+    for (const file of ["1.log", "2.log"]) await writeLog(directory, file, logLines(0, 100));
+    const shipping = await callOf({ quiet: true });
+    await shipCommand.run(shipping, "web", directory);
+    expect(shipping.written.lines).toMatchObject([
+      { event: "copy", file: "2.log", of: "1.log" },
+      { event: "shipped", name: "1.log" },
+      { event: "shipped", name: "2.log", wasShipped: false },
+    ]);
+  });
+
   it("leave out a link that leads out of the directory, and name it", async () => {
     const directory = await fixture.directory();
     await writeLog(directory, "1.log", ["one"]);

@@ -1,4 +1,4 @@
-import { appendFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { appendFile, copyFile, readdir, rename, truncate, unlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -270,6 +270,24 @@ describe("a job knows a file by the text that it counted", () => {
     const most = [1.5, 1.5, 5, 5].map((factor, index) => factor * without![index]!);
     for (const [index, cost] of withHeader!.entries()) expect(cost).toBeLessThan(most[index]!);
   });
+
+  it.skipIf(process.platform !== "linux")(
+    "and does not read each file again for all others with its header",
+    async () => {
+      const { path, run } = await job();
+      let bytes = 0;
+      for (let file = 0; file < 8; file++) {
+        const text = textOf(["#".repeat(1_100), ...lines.slice(file)]);
+        bytes += Buffer.byteLength(text);
+        await writeFile(`${path}.${String(file)}`, text);
+      }
+      const bytesRead = (): number => Number(/rchar: (\d+)/.exec(readFileSync("/proc/self/io", "utf8"))?.[1]);
+      const before = bytesRead();
+      await run();
+      // Once to compare it, and once to count its lines.
+      expect(bytesRead() - before).toBeLessThan(3 * bytes);
+    },
+  );
 
   it("among many files with one header, which are compressed later", async () => {
     const { job: own, path, events, run, counted } = await job({ match: /log/, flushLines: 10_000 });

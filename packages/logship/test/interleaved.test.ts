@@ -15,12 +15,14 @@ const fixture = fixtureOf(redis);
 const plan = fc.record({
   way: fc.constantFrom("create" as const, "copytruncate" as const, "copytruncate" as const),
   compress: fc.constantFrom("no" as const, "now" as const, "later" as const),
-  headerBytes: fc.constantFrom(0, 20, 1_500),
+  headerBytes: fc.constantFrom(0, 20, 1_024, 1_500, 4_096),
   /** Lines of each period. */
   periods: fc.array(fc.constantFrom(0, 0, 3, 60, 200), { minLength: 3, maxLength: 5 }),
-  /** How many steps of the writer come before each command of the reader, again and again. */
+  /** The sizes of the pieces in which a file is copied or compressed, again and again. The first one of a copy is at least 1 KiB. */
+  pieces: fc.tuple(fc.constantFrom(1, 100, 1_000, 1_024, 1_025), fc.constantFrom(1_024, 3_072, 4_096, 4_097)),
+  /** How many steps of the writer come before each command of the reader, again and again. Many: the reader stalls. */
   pace: fc
-    .array(fc.integer({ min: 0, max: 4 }), { minLength: 1, maxLength: 40 })
+    .array(fc.constantFrom(0, 0, 1, 2, 3, 4, 16), { minLength: 1, maxLength: 40 })
     .filter((steps) => steps.some((count) => count > 0)),
   /** After how many commands each reader is killed, and whether its last command arrives. */
   kills: fc.array(fc.record({ after: fc.integer({ min: 3, max: 60 }), arrives: fc.boolean() }), { maxLength: 4 }),
@@ -29,11 +31,25 @@ const plan = fc.record({
 type Plan = typeof plan extends fc.Arbitrary<infer T> ? T : never;
 
 /** The single steps of a writer and its rotations; true: it must go on soon, since the text is there twice. */
-function* writerOf(path: string, { way, compress, headerBytes, periods }: Plan, written: string[]): Generator<boolean> {
+function* writerOf(
+  path: string,
+  { way, compress, headerBytes, periods, pieces }: Plan,
+  written: string[],
+): Generator<boolean> {
   const header = headerBytes > 0 ? `${"#".repeat(headerBytes - 1)}\n` : "";
   let last = 0;
   const gz = new Set<number>();
   const nameOf = (number: number): string => `${path}.${String(number)}${gz.has(number) ? ".gz" : ""}`;
+  const copy = function* (bytes: Buffer, to: string, least: number): Generator<boolean> {
+    writeFileSync(to, "");
+    yield true;
+    for (let [at, piece] = [0, 0]; at < bytes.length; piece++) {
+      const end = Math.max(least, at + pieces[piece % pieces.length]!);
+      appendFileSync(to, bytes.subarray(at, end));
+      at = end;
+      yield true;
+    }
+  };
   writeFileSync(path, "");
   yield false;
   appendFileSync(path, header);
@@ -61,26 +77,14 @@ function* writerOf(path: string, { way, compress, headerBytes, periods }: Plan, 
       yield false;
       writeFileSync(path, "");
     } else {
-      const text = readFileSync(path);
-      writeFileSync(rotated, "");
-      yield true;
-      for (let at = 0; at < text.length; at += 1_024) {
-        appendFileSync(rotated, text.subarray(at, at + 1_024));
-        yield true;
-      }
+      // A copy with less than 1 KiB of a longer file counts as a new file.
+      yield* copy(readFileSync(path), rotated, 1_024);
       truncateSync(path);
     }
     yield false;
     const number = compress === "now" ? 1 : 2;
     if (compress !== "no" && number <= last) {
-      const bytes = gzipSync(readFileSync(nameOf(number)));
-      const to = `${nameOf(number)}.gz`;
-      writeFileSync(to, "");
-      yield true;
-      appendFileSync(to, bytes.subarray(0, bytes.length / 2));
-      yield true;
-      appendFileSync(to, bytes.subarray(bytes.length / 2));
-      yield true;
+      yield* copy(gzipSync(readFileSync(nameOf(number))), `${nameOf(number)}.gz`, 1);
       unlinkSync(nameOf(number));
       gz.add(number);
       yield false;

@@ -427,6 +427,32 @@ describe("a shipper puts a line into the channel once", () => {
     ]);
   });
 
+  it("and reports a part of a longer one, though files with only its header are there", async () => {
+    const { shipper, path, directory } = await ship();
+    const copies: unknown[] = [];
+    for (let file = 0; file < 10; file++) await writeFile(join(directory, String(file)), "# header\n");
+    await writeFile(path, textOf(["# header", ...lines.slice(0, 200)]));
+    await shipper.addDirectory(directory);
+    shipper.on("copy", (copy) => copies.push(copy));
+    const part = textOf(["# header", ...lines.slice(0, 100)]);
+    await writeFile(`${path}.1`, part);
+    await shipper.add(`${path}.1`);
+    expect(copies).toEqual([{ file: "a.log.1", of: "a.log", to: Buffer.byteLength(part) }]);
+  });
+
+  it("of files with one header, after one that had nothing else was shipped and compressed", async () => {
+    const { shipper, path, directory } = await ship();
+    const copies: unknown[] = [];
+    shipper.on("copy", (copy) => copies.push(copy));
+    await writeFile(`${path}.1`, "# header\n");
+    await shipper.addDirectory(directory);
+    await gzipFile(`${path}.1`);
+    await writeFile(path, textOf(["# header", ...lines.slice(0, 200)]));
+    expect(await shipper.addDirectory(directory)).toMatchObject([{ wasShipped: false }, { wasShipped: true }]);
+    expect(await received()).toEqual(new Map([...once(lines.slice(0, 200)), ["# header", "2"]]));
+    expect(copies).toEqual([{ file: "a.log", of: expect.stringContaining(" ") as string, to: 9 }]);
+  });
+
   it("and refuses a gzip file to which a member was added since it was shipped", async () => {
     const { shipper, path } = await ship();
     await writeFile(path, gzipSync(textOf(lines.slice(0, 200))));

@@ -14,6 +14,7 @@ import { keyHead, takenKey } from "../src/job/keys.js";
 import {
   cancelJob,
   drainQueue,
+  listWorkers,
   pauseQueue,
   promoteJob,
   type QueueAddress,
@@ -69,7 +70,7 @@ inModes({}, (mode) => {
       await until(all, "drained");
       expect(facts(all)).toEqual([
         { type: "added", id: first, name: "job", state: "ready" },
-        { type: "active", id: first, name: "job" },
+        { type: "active", id: first, name: "job", worker: expect.stringMatching(/^\w{7}$/) as string },
         { type: "completed", id: first },
         { type: "drained" },
       ]);
@@ -162,13 +163,19 @@ inModes({}, (mode) => {
       const id = await queue.add("job", { log: "died", act: "hang" });
       const peer = await fixture.spawn({ leaseMs: 60_000 });
       await until(all, "active");
+      const dead = await eventually(async () => {
+        const { workers } = await listWorkers(redis.client, address());
+        expect(workers).toHaveLength(1);
+        return workers[0]!.id;
+      });
       await peer.kill();
       await fixture.expireLeases();
       const worker = work(queue, () => undefined, { leaseMs: 500 });
       await until(all, "completed");
       await worker.close();
       expect(typesOf(all, id)).toEqual(["added", "active", "crashed", "active", "completed"]);
-      expect(facts(all)).toContainEqual({ type: "crashed", id, crashes: 1, isDead: false });
+      expect(facts(all)).toContainEqual({ type: "active", id, name: "job", worker: dead });
+      expect(facts(all)).toContainEqual({ type: "crashed", id, crashes: 1, isDead: false, worker: dead });
     });
 
     it("have errors without stacks, whatever these are", async () => {

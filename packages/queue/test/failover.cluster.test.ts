@@ -3,9 +3,11 @@ import { endMigrations, moveSlot } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createQueueEvents } from "../src/events/index.js";
+import type { Worker, WorkerHealth } from "../src/index.js";
 import { fixtureOf, name, permanentKeys, Runs } from "./harness.js";
 
-const redis = useRedis(vitest, { mode: "cluster", permanentKeys });
+const args = ["--cluster-require-full-coverage", "no"];
+const redis = useRedis(vitest, { mode: "cluster", permanentKeys, args });
 const fixture = fixtureOf(redis);
 
 describe("a queue whose slot moves to another node", () => {
@@ -53,5 +55,28 @@ describe("a queue whose slot moves to another node", () => {
     expect(await reading).toBe("closed");
     expect(await to.call("HLEN", fixture.keysOf(name).jobs)).toBe(0);
     await moveSlot(redis.server.nodes, { slot, from: to, to: from, login: [] });
+  });
+});
+
+describe("the health of a worker", () => {
+  it("is that of the node with its queue: not ready while the node is silent, ready on another (bullmq#4585)", async () => {
+    const node = await fixture.nodeOf();
+    let elsewhere = "";
+    for (let n = 0; elsewhere === ""; n++)
+      if ((await fixture.nodeOf(`mail${String(n)}`)) !== node) elsewhere = `mail${String(n)}`;
+    const [here, there, runs] = [fixture.make({ deadlineMs: 500 }), fixture.make({ name: elsewhere }), new Runs()];
+    const workers = [fixture.work(here, runs.handler), fixture.work(there, runs.handler)] as const;
+    const until = (worker: Worker, health: Partial<WorkerHealth>): Promise<void> =>
+      eventually(async () => expect(await worker.health()).toMatchObject(health), { timeoutMs: 30_000 });
+    for (const worker of workers) await until(worker, { isAlive: true, isReady: true });
+    node.pause();
+    redis.defer(() => node.resume());
+    const [silent, other] = await Promise.all(workers.map((worker) => worker.health()));
+    expect(silent).toMatchObject({ isAlive: true, isReady: false, isConnected: false });
+    expect(other).toMatchObject({ isAlive: true, isReady: true, isConnected: true });
+    node.resume();
+    await until(workers[0], { isAlive: true, isReady: true });
+    await here.add("job", "after");
+    await runs.until(1);
   });
 });

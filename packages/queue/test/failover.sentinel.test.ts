@@ -4,6 +4,7 @@ import { inStep, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createQueueEvents } from "../src/events/index.js";
+import type { WorkerHealth } from "../src/index.js";
 import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "sentinel", permanentKeys });
@@ -142,5 +143,37 @@ describe("a queue whose master fails", () => {
     await ended;
     expect(runs.jobs).toHaveLength(1);
     expect(await (await redis.server.master()).call("HGET", meta, "crashed")).toBeNull();
+  });
+
+  it("takes jobs again when all Sentinels were lost while its idle connections broke (bullmq#4378)", async () => {
+    const owned = await connect({ url: redis.url, deadlineMs: 10_000 });
+    redis.defer(() => owned.close());
+    const all = [["own", owned] as const, ["lent", fixture.connect()] as const].map(([name, client]) => {
+      const [runs, queue] = [new Runs(), fixture.on(client, { name, deadlineMs: 1_000 })];
+      return { runs, queue, worker: fixture.work(queue, runs.handler) };
+    });
+    const until = (health: Partial<WorkerHealth>): Promise<void> =>
+      eventually(
+        async () => {
+          for (const { worker } of all) expect(await worker.health()).toMatchObject(health);
+        },
+        { timeoutMs: 30_000 },
+      );
+    await until({ isAlive: true, isReady: true });
+    const { sentinels } = redis.server;
+    const master = await redis.server.master();
+    for (const sentinel of sentinels) await sentinel.kill();
+    await master.call("CLIENT", "KILL", "TYPE", "normal");
+    await until({ isAlive: true, isReady: false, isConnected: false });
+    // Several times as long as one try to connect for a wait.
+    const since = performance.now();
+    await eventually(() => expect(performance.now() - since).toBeGreaterThan(8_000), { timeoutMs: 20_000 });
+    await until({ isAlive: true, isReady: false, isConnected: false });
+    for (const sentinel of sentinels) await sentinel.start();
+    await until({ isAlive: true, isReady: true });
+    for (const { queue, runs } of all) {
+      await queue.add("job", "after");
+      await runs.until(1);
+    }
   });
 });

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { startRedis } from "@kit/testing";
-import { describeMigration } from "@tooling/vitest/helpers";
+import { describeMigration, printedBy } from "@tooling/vitest/helpers";
 import type {
   AdvancedOptions,
   BackoffOptions,
@@ -22,11 +22,37 @@ import type {
   WorkerListener,
   WorkerOptions,
 } from "bullmq";
-import { describe, expect, it } from "vitest";
+import { Redis } from "ioredis";
+import { describe, expect, it, vi } from "vitest";
 
 const guide = new URL("../../../apps/docs/migration/bullmq.md", import.meta.url);
 
 describeMigration(startRedis, guide, new URL("migration/", import.meta.url));
+
+it("the way back keeps a job whose id a finished job of BullMQ has, and continues after an error", async () => {
+  await using server = await startRedis();
+  vi.stubEnv("REDIS_URL", server.url);
+  const redis = new Redis(server.url);
+  const stored = { name: "email", opts: "{}", timestamp: 1, delay: 0, priority: 0 };
+  try {
+    // BullMQ keeps what it has completed. It would ignore a job with this id, without an error.
+    await redis.hset("bull:mail:kit-17", { ...stored, data: '"finished"' });
+    await redis.zadd("bull:mail:completed", 1, "kit-17");
+    const { href } = new URL("migration/back.during.ts", import.meta.url);
+    expect(await printedBy(`${href}?finished`)).toEqual(["2 1", "2 1", "1 1"]);
+    expect(await redis.hget("bull:mail:kit-17", "data")).toBe('"finished"');
+    expect(await redis.hexists("kit:queue:{mail}:jobs", "17")).toBe(1);
+    // As after an error between the add to BullMQ and the removal from kit.
+    await redis.flushall();
+    await redis.hset("bull:mail:kit-17", { ...stored, data: '{"to":"ann@example.org"}' });
+    await redis.lpush("bull:mail:wait", "kit-17");
+    expect(await printedBy(`${href}?again`)).toEqual(["3 0", "3 0", "2 1"]);
+    expect(await redis.hlen("kit:queue:{mail}:jobs")).toBe(0);
+  } finally {
+    redis.disconnect();
+    vi.unstubAllEnvs();
+  }
+});
 
 /** An entry for each option of a type, and for no other: the compiler refuses a list that is not that of the installed BullMQ. */
 type Listed<Options> = Readonly<Record<keyof Options, 1>>;

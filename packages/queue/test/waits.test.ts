@@ -46,6 +46,22 @@ describe("why a job does not run", () => {
     await eventually(async () => expect(await codesOf(second)).toEqual(["busy"]));
   });
 
+  it("was passed on by a worker without its handler, while the handlers of another one are busy", async () => {
+    const queue = fixture.make();
+    const { promise, open } = latch();
+    redis.defer(open);
+    queue.work({ job: async () => await promise });
+    await queue.add("job", 1);
+    await eventually(async () => expect((await inspectQueue(client(), fixture.address)).active).toBe(1));
+    const id = await queue.add("job", 2);
+    queue.work({ other: () => undefined });
+    await eventually(async () => {
+      const waits = await waitsOf(id);
+      expect(waits.map(({ code }) => code)).toEqual(["busy", "due"]);
+      expect(waits[1]!.text).toMatch(/^Workers that cannot run it have passed it on \d+ times?\. It is due /);
+    });
+  });
+
   it("is held back by its group: a pause, a taken place, a retry that keeps the order", async () => {
     const queue = fixture.make();
     await queue.add("job", 1, { group: "a" });

@@ -23,7 +23,7 @@ const hourNanos = 3_600_000_000_000n;
 
 // Where there is no compiler there are no shims, and the faults that need them say that they were not run.
 describe.runIf(typeof built !== "string")("The shims", () => {
-  const { clockJump, powerCut } = built as Shims;
+  const { clockJump, powerCut, noBirth } = built as Shims;
 
   it("moves the wall clock of a program, and leaves its monotonic clock alone", async () => {
     const control = new ControlFile(join(aFolder(), "clock"));
@@ -34,6 +34,19 @@ describe.runIf(typeof built !== "string")("The shims", () => {
     const [wall = 0, monotonic = 0] = JSON.parse(stdout) as number[];
     expect(Math.abs(Date.now() - 3_600_000 - wall)).toBeLessThan(10_000);
     expect(Math.abs(Number(process.hrtime.bigint()) / 1e6 - monotonic)).toBeLessThan(10_000);
+  });
+
+  it("hides when a file was created", async () => {
+    const path = join(aFolder(), "file");
+    writeFileSync(path, "text");
+    const program = `
+      const { promises, statSync } = require("node:fs");
+      const births = [statSync, promises.stat, async (path) => await (await promises.open(path)).stat()];
+      Promise.all(births.map(async (stat) => (await stat(process.argv[1])).birthtimeMs)).then((all) => console.log(all.join()));
+    `;
+    const env = { LD_PRELOAD: noBirth };
+    const { stdout } = await promisify(execFile)(process.execPath, ["-e", program, path], { env });
+    expect(stdout).toBe("0,0,0\n");
   });
 
   it("moves the clock of a running server, there and back", async () => {

@@ -12,7 +12,7 @@ export {
   usedCommands,
 } from "./acl.js";
 export { commandCall, describeDescriptor, inspectCall } from "./descriptor.js";
-export { describeExamples, describeTestProgram } from "./examples.js";
+export { describeExamples, describeTestProgram, printedBy } from "./examples.js";
 export { exposures } from "./exposure.js";
 export { drawing, guardPrototypes, hostileNames, polluted } from "./hostile.js";
 export { cutAfter, cutBefore, cutWithin, HttpBridge, served, silence, status } from "./http-bridge.js";

@@ -1,6 +1,9 @@
+import { createBoard } from "@kit/board";
 import { type Connection, connect } from "@kit/core";
 import { createLock, type Lock } from "@kit/lock";
+import { descriptor as locks } from "@kit/lock/descriptor";
 import { createQueue, type Queue } from "@kit/queue";
+import { descriptor as queues } from "@kit/queue/descriptor";
 import { Global, Inject, Module } from "@nestjs/common";
 import type { OnApplicationShutdown } from "@nestjs/common";
 
@@ -12,6 +15,7 @@ export interface Jobs {
 export const REDIS = Symbol("REDIS");
 export const LOCK = Symbol("LOCK");
 export const QUEUE = Symbol("QUEUE");
+export const BOARD = Symbol("BOARD");
 
 const redis = {
   provide: REDIS,
@@ -24,10 +28,16 @@ const queue = {
   inject: [REDIS],
   useFactory: (client: Connection) => createQueue<Jobs>(client, "shop", { maxAttempts: 5 }),
 };
+const board = {
+  provide: BOARD,
+  inject: [REDIS],
+  useFactory: (client: Connection) => createBoard(client, { packages: [queues, locks] }),
+};
+const all = [redis, lock, queue, board];
 
-/** Import it in your root module. Then each provider and controller can inject the three. */
+/** Import it in your root module. Then each provider and controller can inject the four. */
 @Global()
-@Module({ providers: [redis, lock, queue], exports: [redis, lock, queue] })
+@Module({ providers: all, exports: all })
 export class KitModule implements OnApplicationShutdown {
   @Inject(REDIS) readonly redis!: Connection;
   @Inject(LOCK) readonly lock!: Lock;

@@ -1,10 +1,12 @@
 import "reflect-metadata";
+import { getRequestListener } from "@hono/node-server";
+import type { Board } from "@kit/board";
 import type { Lock } from "@kit/lock";
 import type { Queue } from "@kit/queue";
 import { Body, Controller, HttpCode, Inject, Injectable, Module, Post } from "@nestjs/common";
 import type { OnApplicationBootstrap } from "@nestjs/common";
 import { NestFactory } from "@nestjs/core";
-import { type Jobs, KitModule, LOCK, QUEUE } from "./kit.module.js";
+import { BOARD, type Jobs, KitModule, LOCK, QUEUE } from "./kit.module.js";
 
 /** The worker. Leave it out of a process that only adds jobs. */
 @Injectable()
@@ -46,5 +48,7 @@ class ShopModule {}
 
 const app = await NestFactory.create(ShopModule, { logger: ["error", "warn"] });
 app.enableShutdownHooks(["SIGTERM"], { useProcessExit: true });
+// Put it behind your login. It is read-only until you set its option `authorize`.
+app.use("/board", getRequestListener(app.get<Board>(BOARD)));
 const server = await app.listen(Number(process.env["PORT"]));
 console.log(`listens: ${server.address().port}`);

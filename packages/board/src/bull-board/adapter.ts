@@ -7,7 +7,7 @@ import * as manage from "@kit/queue/manage";
 import { createSchedules, type Schedules } from "@kit/queue/schedules";
 import { type JobHome, KitJob } from "./job.js";
 import type { BullBoardOptions } from "./options.js";
-import { addOptions, asked, cleanable, enteredData, listings, refused, stateOf } from "./words.js";
+import { addOptions, asked, cleanable, enteredData, type Listing, listings, refused, stateOf } from "./words.js";
 
 const statuses = Object.keys(listings) as board.JobStatus[];
 
@@ -27,7 +27,7 @@ export class KitAdapter extends BaseAdapter {
     super("bull", { ...shown, allowCompletedRetries: false });
     const { schemas, maxPayloadBytes, maxAttempts = 1, allowEviction, deadlineMs } = jobs;
     const checks = { schemas, maxPayloadBytes };
-    this.#home = { redis, address: { queue, prefix }, queue: createQueue(redis, queue, { ...jobs, prefix }), checks };
+    this.#home = { at: [redis, { queue, prefix }], queue: createQueue(redis, queue, { ...jobs, prefix }), checks };
     this.#schedules = createSchedules(redis, queue, { prefix, allowEviction, deadlineMs });
     this.#defaults = { attempts: maxAttempts };
   }
@@ -37,7 +37,7 @@ export class KitAdapter extends BaseAdapter {
   }
 
   getName(): string {
-    return `${this.prefix}${this.#home.address.queue}`;
+    return `${this.prefix}${this.#home.at[1].queue}`;
   }
 
   getStatuses(): board.Status[] {
@@ -50,17 +50,8 @@ export class KitAdapter extends BaseAdapter {
 
   async getJobCounts(): Promise<board.JobCounts> {
     const seen = await this.#overview();
-    const { active, delayed, prioritised: prioritized, waitingForChildren, suspended: paused } = seen;
-    const ended = { completed: seen.kept, failed: seen.dead };
-    return {
-      active,
-      waiting: seen.waiting + seen.grouped,
-      prioritized,
-      delayed,
-      "waiting-children": waitingForChildren,
-      paused,
-      ...ended,
-    } as never;
+    const counts = statuses.map((status) => [status, seen[listings[status][2]]]);
+    return { ...Object.fromEntries(counts), waiting: seen.waiting + seen.grouped } as board.JobCounts;
   }
 
   async getJobs(wanted: board.JobStatus[], start = 0, end = start + pageSize - 1): Promise<KitJob[]> {
@@ -74,7 +65,7 @@ export class KitAdapter extends BaseAdapter {
   }
 
   async getJobLogs(id: string): Promise<string[]> {
-    const { lines, kept, dropped } = await manage.readLog(this.#home.redis, this.#home.address, id, { count: most });
+    const { lines, kept, dropped } = await manage.readLog(...this.#home.at, id, { count: most });
     const missing = kept + dropped - lines.length;
     const note = missing > 0 ? [`(${String(missing)} earlier lines are not shown)`] : [];
     return [...note, ...lines.map(({ at, text }) => `${at} ${text}`)];
@@ -91,37 +82,36 @@ export class KitAdapter extends BaseAdapter {
   }
 
   async pause(): Promise<void> {
-    await manage.pauseQueue(this.#home.redis, this.#home.address);
+    await manage.pauseQueue(...this.#home.at);
   }
 
   async resume(): Promise<void> {
-    await manage.resumeQueue(this.#home.redis, this.#home.address);
+    await manage.resumeQueue(...this.#home.at);
   }
 
   async clean(status: board.JobCleanStatus, olderThanMs: number): Promise<void> {
     const state = cleanable[status];
     if (state === undefined) throw refused(`kit does not clean jobs with the status ${status}.`);
-    await manage.cleanQueue(this.#home.redis, this.#home.address, { state, olderThanMs, run: true });
+    await manage.cleanQueue(...this.#home.at, { state, olderThanMs, run: true });
   }
 
   async empty(): Promise<void> {
-    await manage.drainQueue(this.#home.redis, this.#home.address);
+    await manage.drainQueue(...this.#home.at);
   }
 
   async obliterate({ force = false }: board.ObliterateOptions = {}): Promise<void> {
-    const { redis, address } = this.#home;
-    const { active } = await manage.inspectQueue(redis, address);
+    const { active } = await manage.inspectQueue(...this.#home.at);
     // By this text, the board knows to offer `force`.
     if (active > 0 && !force) throw new Error("Cannot obliterate queue with active jobs");
-    await manage.purgeQueue(redis, address, { run: true });
+    await manage.purgeQueue(...this.#home.at, { run: true });
   }
 
   /** Promotes as many jobs as are delayed now. Those that wait for the active job of their key are last, and stay. */
   async promoteAll(): Promise<void> {
-    const { redis, address } = this.#home;
-    for (let { delayed } = await manage.inspectQueue(redis, address); delayed > 0; delayed -= pageSize) {
-      const { jobs } = await manage.listJobs(redis, address, { state: "delayed", count: Math.min(delayed, pageSize) });
-      await Promise.all(jobs.map(({ id }) => manage.promoteJob(redis, address, id)));
+    const { at } = this.#home;
+    for (let { delayed } = await manage.inspectQueue(...at); delayed > 0; delayed -= pageSize) {
+      const { jobs } = await manage.listJobs(...at, { state: "delayed", count: Math.min(delayed, pageSize) });
+      await Promise.all(jobs.map(({ id }) => manage.promoteJob(...at, id)));
     }
   }
 
@@ -139,8 +129,7 @@ export class KitAdapter extends BaseAdapter {
 
   /** Up to 100, since the board asks at each refresh. A schedule of a newer version must not hide its queue. */
   async getJobSchedulersCount(): Promise<number> {
-    const page = await this.#schedules.list({ count: pageSize }).catch(() => []);
-    return page.length;
+    return (await this.#schedules.list({ count: pageSize }).catch(() => [])).length;
   }
 
   async removeJobScheduler(id: string): Promise<boolean> {
@@ -156,7 +145,7 @@ export class KitAdapter extends BaseAdapter {
   }
 
   override async getWorkers(): Promise<board.QueueWorker[]> {
-    const { workers, now } = await manage.listWorkers(this.#home.redis, this.#home.address);
+    const { workers, now } = await manage.listWorkers(...this.#home.at);
     return workers.map(({ id, name, host, pid, since }) => {
       const age = since === null ? 0 : Math.max(0, Math.round((now - Date.parse(since)) / 1_000));
       return { id, name, addr: `${host ?? "unknown host"}:${String(pid)}`, age };
@@ -195,7 +184,7 @@ export class KitAdapter extends BaseAdapter {
 
   /** Ends the wait that a handler asked for. */
   override async releaseActiveRateLimit(): Promise<void> {
-    const { rate } = await manage.inspectQueue(this.#home.redis, this.#home.address);
+    const { rate } = await manage.inspectQueue(...this.#home.at);
     if (rate !== null) throw refused("The wait ends together with the rate limit. Remove the rate limit.");
     await this.#limit({ rate: null });
   }
@@ -211,45 +200,39 @@ export class KitAdapter extends BaseAdapter {
 
   /** Null if the client's user may not run INFO. The board then has no details of the server. */
   async getRedisInfo(): Promise<string | null> {
-    return await this.#home.redis.call("INFO").then(String, () => null);
+    return await this.#home.at[0].call("INFO").then(String, () => null);
   }
 
   /** The board makes several calls at the same time that need these numbers. They share one reply. */
   #overview(): Promise<manage.Overview> {
-    this.#read ??= manage.inspectQueue(this.#home.redis, this.#home.address).finally(() => (this.#read = undefined));
+    this.#read ??= manage.inspectQueue(...this.#home.at).finally(() => (this.#read = undefined));
     return this.#read;
   }
 
   #report(id: string): Promise<manage.JobReport> {
-    return asked(manage.inspectJob(this.#home.redis, this.#home.address, id, { withData: true }));
+    return asked(manage.inspectJob(...this.#home.at, id, { withData: true }));
   }
 
   async #limit(limits: Parameters<typeof manage.setLimits>[2]): Promise<void> {
-    await asked(manage.setLimits(this.#home.redis, this.#home.address, limits));
+    await asked(manage.setLimits(...this.#home.at, limits));
   }
 
   /** The jobs of groups come after the others that wait. */
   async #page(status: board.JobStatus, start: number, count: number): Promise<KitJob[]> {
-    const [state, from] = listings[status];
-    if (status !== "waiting") return await this.#listed(status, state, from, start, count);
+    const listing = listings[status];
+    if (status !== "waiting") return await this.#listed(status, listing, start, count);
     const { waiting, grouped } = await this.#overview();
-    const found = start < waiting ? await this.#listed(status, state, from, start, count) : [];
+    const found = start < waiting ? await this.#listed(status, listing, start, count) : [];
     if (grouped === 0 || found.length === count) return found;
     const next = Math.max(0, start - waiting);
-    return [...found, ...(await this.#listed(status, "grouped", "start", next, count - found.length))];
+    return [...found, ...(await this.#listed(status, ["grouped", "start"], next, count - found.length))];
   }
 
-  async #listed(
-    status: board.JobStatus,
-    state: manage.ListedState,
-    from: "start" | "end",
-    start: number,
-    count: number,
-  ): Promise<KitJob[]> {
+  async #listed(status: board.JobStatus, [state, from]: Listing, start: number, count: number): Promise<KitJob[]> {
     const found: KitJob[] = [];
     for (let next: number | undefined = start; next !== undefined && found.length < count;) {
       const page = { state, from, start: next, count: Math.min(pageSize, count - found.length) };
-      const read = await manage.listJobs(this.#home.redis, this.#home.address, page);
+      const read = await manage.listJobs(...this.#home.at, page);
       found.push(...read.jobs.map((job) => new KitJob(this.#home, job, status)));
       ({ next } = read);
     }

@@ -6,8 +6,7 @@ import { asked, enteredData, msOf, notKept, notRead, refused, shownData, stackOf
 
 /** The queue of a job. */
 export interface JobHome {
-  readonly redis: RedisLike;
-  readonly address: manage.QueueAddress;
+  readonly at: readonly [redis: RedisLike, address: manage.QueueAddress];
   readonly queue: Queue;
   readonly checks: Pick<QueueOptions, "schemas" | "maxPayloadBytes">;
 }
@@ -81,9 +80,9 @@ export class KitJob implements board.QueueJob {
   }
 
   async remove(): Promise<void> {
-    const { redis, address, queue } = this.#home;
+    const { at, queue } = this.#home;
     if (this.#state === "completed") throw refused("kit deletes completed jobs by age. Clean all of them instead.");
-    const found = this.#state === "failed" ? "dead" : await manage.removeJob(redis, address, this.id);
+    const found = this.#state === "failed" ? "dead" : await manage.removeJob(...at, this.id);
     if (found === "removed" || found === "none") return;
     if (found === "dead" && (await queue.dropDeadLetters([this.id])) > 0) return;
     // bull-board asks again, and replies that the job is active.
@@ -92,25 +91,23 @@ export class KitJob implements board.QueueJob {
   }
 
   async promote(): Promise<void> {
-    const state = await manage.promoteJob(this.#home.redis, this.#home.address, this.id);
+    const state = await manage.promoteJob(...this.#home.at, this.id);
     if (state !== "ready") throw this.#unchanged(state);
   }
 
   async changeDelay(delayMs: number): Promise<void> {
-    const { redis, address } = this.#home;
-    const state = await asked(manage.rescheduleJob(redis, address, this.id, { delayMs }));
+    const state = await asked(manage.rescheduleJob(...this.#home.at, this.id, { delayMs }));
     if (state !== "ready" && state !== "delayed") throw this.#unchanged(state);
   }
 
   async changePriority({ priority = 0 }: { readonly priority?: number }): Promise<void> {
-    const { redis, address } = this.#home;
-    if (!(await asked(manage.setPriority(redis, address, this.id, priority))))
+    if (!(await asked(manage.setPriority(...this.#home.at, this.id, priority))))
       throw this.#unchanged("it is neither ready nor delayed");
   }
 
   async updateData(data: unknown): Promise<void> {
-    const { redis, address, checks } = this.#home;
-    const outcome = await asked(manage.editJob(redis, address, this.id, { data: enteredData(data) }, checks));
+    const { at, checks } = this.#home;
+    const outcome = await asked(manage.editJob(...at, this.id, { data: enteredData(data) }, checks));
     if (outcome !== "edited") throw this.#unchanged(outcome);
   }
 

@@ -1,18 +1,20 @@
 import type * as board from "@bull-board/api/typings/app";
 import { type AddOptions, JobPayloadError, type StoredError } from "@kit/queue";
-import type { CleanedState, JobReport, ListedState } from "@kit/queue/manage";
+import type { CleanedState, JobReport, ListedState, Overview } from "@kit/queue/manage";
 
-/** Where kit lists the jobs of a status, and the end from which the board shows them. */
-export const listings: Readonly<Record<board.JobStatus, readonly [state: ListedState, from: "start" | "end"]>> = {
-  active: ["active", "start"],
-  waiting: ["waiting", "end"],
-  "waiting-children": ["waiting-for-children", "start"],
-  prioritized: ["prioritised", "start"],
-  completed: ["completed", "end"],
-  failed: ["dead", "end"],
-  delayed: ["delayed", "start"],
-  paused: ["suspended", "start"],
-};
+/** Where kit lists the jobs of a status, the end from which the board shows them, and where kit counts them. */
+export type Listing = readonly [state: ListedState, from: "start" | "end", count?: keyof Overview];
+
+export const listings = {
+  active: ["active", "start", "active"],
+  waiting: ["waiting", "end", "waiting"],
+  "waiting-children": ["waiting-for-children", "start", "waitingForChildren"],
+  prioritized: ["prioritised", "start", "prioritised"],
+  completed: ["completed", "end", "kept"],
+  failed: ["dead", "end", "dead"],
+  delayed: ["delayed", "start", "delayed"],
+  paused: ["suspended", "start", "suspended"],
+} as const satisfies Readonly<Record<board.JobStatus, Listing>>;
 
 /** What the board can clean. */
 export const cleanable: Readonly<Record<string, CleanedState>> = {
@@ -31,14 +33,11 @@ export const stateOf = ({ state, priority }: JobReport): board.JobState =>
 export const refused = (message: string): Error => Object.assign(new Error(message), { statusCode: 400 });
 
 /** Refuses what a visitor has entered, if kit rejects it. */
-export const asked = async <T>(call: Promise<T>): Promise<T> => {
-  try {
-    return await call;
-  } catch (error) {
+export const asked = async <T>(call: Promise<T>): Promise<T> =>
+  await call.catch((error: unknown) => {
     const isRejected = [TypeError, RangeError, JobPayloadError].some((one) => error instanceof one);
     throw isRejected ? refused((error as Error).message) : error;
-  }
-};
+  });
 
 /** The start of the texts that the board shows in place of data. */
 const inPlaceOfData = "kit: ";

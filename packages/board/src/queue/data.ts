@@ -1,5 +1,5 @@
 // The reports of @kit/queue's descriptor, as `kit … --json` prints them. These are its types only: the board never loads the package.
-import type { GroupPage, JobPage, JobReport, LogPage, Overview, QueueWorker } from "@kit/queue/manage";
+import type { GroupPage, JobPage, JobReport, Overview, QueueWorker } from "@kit/queue/manage";
 
 export type JobError = NonNullable<JobReport["error"]>;
 export type QueueData = Overview & {
@@ -11,7 +11,7 @@ export type QueueData = Overview & {
 };
 export type GroupsData = { readonly groups: GroupPage["groups"]; readonly next: string | null };
 export type ListData = Pick<JobPage, "jobs"> & { readonly next: number | null };
-export type LogData = LogPage;
 export type { FlowReport as FlowData } from "@kit/queue/flows";
+export type { LogPage as LogData } from "@kit/queue/manage";
 export type Waits = readonly { readonly text: string; readonly until: string | null }[];
 export type JobData = JobReport & { readonly waits?: Waits };

@@ -1,6 +1,7 @@
 import type { QueueEvent } from "@kit/queue/events";
 import { secondsText } from "@kit/core/toolkit";
 import { card, html, type Html, inspectorOf, instant, none, tableOf, type View } from "../view/index.js";
+import type { JobData } from "./data.js";
 
 /** The entries of the stream that a page reads. An entry is one call to the queue, with up to about 4 KiB. */
 const maxEntries = 500;
@@ -13,7 +14,7 @@ const wordsOf = (event: QueueEvent): readonly [text: string, details: string] =>
     case "added":
       return ["Added", event.state];
     case "active":
-      return ["Taken by a worker", ""];
+      return ["Taken by a worker", event.worker];
     case "failed": {
       const { attempts, error, retryInMs } = event;
       const then = retryInMs === undefined ? "last attempt" : `next attempt in ${secondsText(retryInMs)}`;
@@ -22,7 +23,7 @@ const wordsOf = (event: QueueEvent): readonly [text: string, details: string] =>
     case "snoozed":
       return ["Snoozed", `for ${secondsText(event.retryInMs)}`];
     case "crashed":
-      return ["Lease expired", `crash ${String(event.crashes)}`];
+      return ["Lease expired", `crash ${String(event.crashes)}, worker ${event.worker}`];
     case "gap":
       return ["Gap", "earlier events may be missing"];
     default:
@@ -32,21 +33,14 @@ const wordsOf = (event: QueueEvent): readonly [text: string, details: string] =>
 
 type Entry = readonly [id: string, fields: readonly string[]];
 
-/**
- * The recorded events of a job. `sinceMs` and `untilMs`: when the job was added, and when it ended.
- */
-export const eventsPart = async (
-  view: View,
-  queue: string,
-  id: string,
-  sinceMs: number,
-  untilMs: number,
-): Promise<Html> => {
+/** The recorded events of a job while it existed. Without the job, its events among the newest entries. */
+export const eventsPart = async (view: View, queue: string, id: string, job?: JobData): Promise<Html> => {
   const keys = inspectorOf(view.packages, "queue")?.keys?.(view.prefix, queue) ?? [];
   const key = keys.find((one) => one.endsWith(":events"));
   if (key === undefined) return none;
-  const from = Number.isNaN(sinceMs) ? "-" : String(sinceMs - marginMs);
-  const to = Number.isNaN(untilMs) ? "+" : String(untilMs + marginMs);
+  const end = job?.state === "dead" || job?.state === "completed" ? job.at : null;
+  const from = job?.addedAt ? String(Date.parse(job.addedAt) - marginMs) : "-";
+  const to = end === null ? "+" : String(Date.parse(end) + marginMs);
   const entries = (await view.redis.call("XREVRANGE", key, to, from, "COUNT", maxEntries)) as readonly Entry[];
   if (entries.length === 0) return none;
   // Only queues that record events need it. A bundler must not look for it: the package is optional.

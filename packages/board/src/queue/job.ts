@@ -1,9 +1,9 @@
 import type { Inspector } from "@kit/core/toolkit";
 import {
-  actionsOf,
   capital,
   card,
   factList,
+  frameOf,
   html,
   type Html,
   inspectorOf,
@@ -12,7 +12,6 @@ import {
   none,
   note,
   type Page,
-  pathTo,
   read,
   reportTable,
   thingAddress,
@@ -108,37 +107,24 @@ export const jobPage = async (view: View, inspector: Inspector, names: readonly 
   const report = await look(view, inspector, names, { quick: true, data: view.jobData !== undefined });
   const [queue = "", id = ""] = names;
   if (report.hasProblem) return await thingPage(view, inspector, names);
-  const path = pathTo(view, inspector, names);
+  const frame = await frameOf(view, inspector, names, report);
   if (report.isUnknown) {
     const body = note(
       "info",
       html`The queue ${thingLink("queue", [queue])} has no job with this id. It has completed, was deleted, or was never
       added.`,
     );
-    const events = await eventsPart(view, queue, id, NaN, NaN);
-    return {
-      title: id,
-      path,
-      status: 404,
-      isLive: true,
-      head: html`<p class="kind">Job</p>`,
-      body: html`${body}${events}`,
-    };
+    return { ...frame, body: html`${body}${await eventsPart(view, queue, id)}` };
   }
   const job = report.data as JobData;
   const limits = html`<a href="${thingAddress("queue", [queue])}">Limits and workers of the queue</a>`;
-  const hasEnded = job.state === "dead" || job.state === "completed";
   const [log, children, events] = await Promise.all([
     logPart(view, job),
     childrenPart(view, job),
-    eventsPart(view, queue, id, Date.parse(job.addedAt ?? ""), Date.parse((hasEnded && job.at) || "")),
+    eventsPart(view, queue, id, job),
   ]);
   return {
-    title: id,
-    path,
-    isLive: true,
-    head: html`<p class="kind">Job</p>
-      ${await actionsOf(view, "job", names, report)}`,
+    ...frame,
     body: html`${waitsPart("Why does it wait?", job.waits ?? [], limits)}
       <section class="card">
         <p><span class="badge ${tones[job.state] ?? "warn"}">${job.state}</span></p>

@@ -1,10 +1,10 @@
 import { type Inspector, secondsText } from "@kit/core/toolkit";
 import {
-  actionsOf,
   card,
   count,
   factList,
   foreign,
+  frameOf,
   html,
   type Html,
   instant,
@@ -13,7 +13,6 @@ import {
   none,
   note,
   type Page,
-  pathTo,
   placeFields,
   read,
   reportTable,
@@ -176,11 +175,7 @@ export const queuePage = async (view: View, inspector: Inspector, names: readonl
     schedulesPart(view, name, data),
   ]);
   return {
-    title: name,
-    path: pathTo(view, inspector, names),
-    isLive: true,
-    head: html`<p class="kind">Queue</p>
-      ${await actionsOf(view, "queue", names, report)}${searches(name, shown.state, view.query.get("job") ?? "")}`,
+    ...(await frameOf(view, inspector, names, report, searches(name, shown.state, view.query.get("job") ?? ""))),
     body: html`${tabs(name, data, shown.state)}${waitsPart("Why do jobs wait?", data.waits ?? [], html`The page of a job shows its own reasons.`)}${factList(facts, shownAbove)}${charts}${jobs}${groups}${workersPart(name, data)}${schedules}`,
     foot: await keysPart(view, inspector, names),
   };

@@ -3,7 +3,7 @@ import type { CliCommand, Inspector } from "@kit/core/toolkit";
 import { InputError, type Outcome, run, type Values } from "./call.js";
 import { argumentFields, argumentsOf, optionFields, valuesOf } from "./form.js";
 import { address, capital, foreign, html, type Html, none, thingAddress, visible } from "./html.js";
-import { card, factList, note, placeFields, reportTable, turn } from "./parts.js";
+import { card, factList, hidden, note, placeFields, reportTable, turn } from "./parts.js";
 import { pathTo } from "./thing.js";
 import type { Page, View } from "./view.js";
 import type { BoardAction, BoardThing } from "../options.js";
@@ -81,11 +81,7 @@ export const askPage = async (view: View, asked: Asked): Promise<Page> => {
       : none;
   const kept = [...view.query].filter(([name]) => name.startsWith("o.") || name === "a");
   const doIt = html`<form class="card fields" method="post" action="${here}">
-    ${
-      hasDryRun(command)
-        ? kept.map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)
-        : fields
-    }
+    ${hasDryRun(command) ? hidden(kept) : fields}
     <p class="row">
       <button class="danger">${buttonText(asked)}</button>
       ${back}

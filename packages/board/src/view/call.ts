@@ -59,16 +59,14 @@ export const look = async (
   try {
     return await inspector.look(callOf(ground, inspector.options, values), ...names);
   } catch (error) {
-    const text = isForbidden(error) ? "this user has no permission" : damageOf(error);
-    if (text === undefined) throw error;
+    const isDamaged = KitError.is(error) && damages.includes(error.code);
+    if (!isDamaged && !isForbidden(error)) throw error;
+    const text = isDamaged ? error.message : "this user has no permission";
     return { data: {}, facts: [["damaged", text]], summary: `damaged: ${text}`, hasProblem: true };
   }
 };
 
 const damages: readonly string[] = ["KIT_KEY_TYPE", "KIT_LAYOUT", "KIT_NO_PERMISSION"];
-const damageOf = (error: unknown): string | undefined =>
-  KitError.is(error) && damages.includes(error.code) ? error.message : undefined;
-
 /** The reports and lines of a command. */
 export interface Outcome {
   readonly reports: readonly Report[];

@@ -1,6 +1,6 @@
 import type { HtmlEscapedString } from "hono/utils/html";
 import { assetAddress } from "../assets/index.js";
-import { address, foreign, html, type Html, none } from "./html.js";
+import { address, foreign, html, type Html, none, visible } from "./html.js";
 import type { Page, View } from "./view.js";
 
 /** How often a live part is read again. */
@@ -15,25 +15,19 @@ const withLive = (query: URLSearchParams, isOn: boolean): string => {
   return `?${other.toString()}`;
 };
 
-const livePart = ({ body, isLive }: Page, { query }: View): Html => {
-  if (!isLive) return html`<div id="live">${body}</div>`;
-  if (query.get("live") === "off")
-    return html`<div id="live">${body}</div>
-      <p class="quiet">Updates are paused. <a href="${withLive(query, true)}">Resume updates</a></p>`;
-  return html`<div
-      id="live"
-      hx-get="?${query.toString()}"
-      hx-trigger="every ${refreshS}s"
-      hx-select="#live"
-      hx-target="#live"
-      hx-swap="outerMorph"
-    >
-      ${body}
-    </div>
-    <p class="quiet">
-      Times are in UTC. With JavaScript, this page updates every ${refreshS} seconds.
-      <a href="${withLive(query, false)}">Pause updates</a>
-    </p>`;
+const livePart = ({ body, isLive = false }: Page, { query }: View): Html => {
+  const isPaused = query.get("live") === "off";
+  const updates =
+    isLive && !isPaused
+      ? html`hx-get="?${query.toString()}" hx-trigger="every ${refreshS}s" hx-select="#live" hx-target="#live"
+        hx-swap="outerMorph"`
+      : none;
+  const about = isPaused
+    ? html`Updates are paused. <a href="${withLive(query, true)}">Resume updates</a>`
+    : html`Times are in UTC. With JavaScript, this page updates every ${refreshS} seconds.
+        <a href="${withLive(query, false)}">Pause updates</a>`;
+  return html`<div id="live" ${updates}>${body}</div>
+    ${isLive ? html`<p class="quiet">${about}</p>` : none}`;
 };
 
 const crumbs = ({ path = [], title }: Page): Html =>
@@ -59,7 +53,7 @@ export const layout = (page: Page, view: View): string => {
         <meta name="color-scheme" content="light dark" />
         <meta name="robots" content="noindex" />
         <meta name="htmx-config" content="${htmxConfig}" />
-        <title>${foreignText(page.title)} · ${foreignText(view.title)}</title>
+        <title>${visible(page.title)} · ${visible(view.title)}</title>
         <link rel="icon" type="image/svg+xml" href="${assetAddress("icon.svg")}" />
         <link rel="stylesheet" href="${assetAddress("board.css")}" />
         <script src="${assetAddress("htmx.js")}" defer></script>
@@ -85,6 +79,3 @@ export const layout = (page: Page, view: View): string => {
   // No part of a page waits, so it is no promise.
   return (document as HtmlEscapedString).toString();
 };
-
-/** A title has no elements, so a name's direction cannot be isolated by one. */
-const foreignText = (text: string): string => text.replace(/\p{C}/gu, "·");

@@ -1,7 +1,7 @@
 import { counted } from "@kit/core/toolkit";
 import { look } from "./call.js";
 import { address, capital, count, foreign, html, type Html, none, prose, thingAddress } from "./html.js";
-import { card, note, overviewPath, tableOf, thingLink, turn } from "./parts.js";
+import { card, hidden, note, overviewPath, tableOf, thingLink, turn } from "./parts.js";
 import type { Page, View } from "./view.js";
 import { type Finder, type Found, type Kind, maxNames, scanSteps, thingsOf } from "./find.js";
 
@@ -10,7 +10,7 @@ import { type Finder, type Found, type Kind, maxNames, scanSteps, thingsOf } fro
  * scripts. And what an inspector sends unless it names its cost.
  */
 const maxCommands = 75;
-const usualCost = 10;
+export const usualCost = 10;
 /** The rows of one kind on the overview, with or without their state. */
 const maxRows = 12;
 
@@ -141,7 +141,7 @@ export const listPage = async (view: View, finder: Finder, kind: Kind): Promise<
     path: [overviewPath],
     isLive: true,
     head: html`<form class="search" role="search">
-      <input type="hidden" name="list" value="${plural}" />
+      ${hidden([["list", plural]])}
       <label for="q">Name contains</label>
       <input id="q" name="q" type="search" value="${text}" maxlength="200" autocomplete="off" />
       <button>Search</button>

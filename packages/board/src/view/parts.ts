@@ -1,16 +1,14 @@
 import type { Report } from "@kit/core/toolkit";
-import { address, foreign, html, type Html, none, prose, thingAddress, visible } from "./html.js";
+import { address, capital, foreign, html, type Html, none, prose, thingAddress, visible } from "./html.js";
 import type { OfferedButton } from "./view.js";
 
 /** A cell is a text, or a part of a page. */
 export type Cell = string | Html;
 
-/** Facts that are only for a terminal. */
-const terminalFacts: readonly string[] = ["next step"];
-
 /** The facts of a report. */
 export const factList = (facts: readonly (readonly [string, Cell])[], without: readonly string[] = []): Html => {
-  const shown = facts.filter(([name]) => !terminalFacts.includes(name) && !without.includes(name));
+  // The next step is only for a terminal.
+  const shown = facts.filter(([name]) => name !== "next step" && !without.includes(name));
   if (shown.length === 0) return none;
   return html`<dl class="facts">
     ${shown.map(
@@ -24,15 +22,10 @@ export const factList = (facts: readonly (readonly [string, Cell])[], without: r
 };
 
 /** A table, which scrolls by itself on a narrow screen. */
-export const tableOf = (
-  caption: string,
-  columns: readonly string[],
-  rows: readonly (readonly Cell[])[],
-  { isHidden = true }: { readonly isHidden?: boolean } = {},
-): Html =>
+export const tableOf = (caption: string, columns: readonly string[], rows: readonly (readonly Cell[])[]): Html =>
   html`<div class="scroll" tabindex="0" role="region" aria-label="${caption}">
     <table>
-      <caption class="${isHidden ? "unseen" : ""}">
+      <caption class="unseen">
         ${caption}
       </caption>
       <thead>
@@ -69,17 +62,16 @@ export const buttonBar = (thing: string, names: readonly string[], buttons: read
         ${buttons.map(({ command, text }) => html`<a class="button" href="${thingAddress(thing, names, ["do", command.path])}">${text}</a>`)}
       </section>`;
 
+/** Fields that no person sees. */
+export const hidden = (fields: readonly (readonly [name: string, value: string])[]): Html =>
+  html`${fields.map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}`;
+
 /** Hidden fields that keep the place of a form. */
 export const placeFields = (
   thing: string,
   names: readonly string[],
   more: Readonly<Record<string, string>> = {},
-): Html =>
-  html`<input
-      type="hidden"
-      name="thing"
-      value="${thing}"
-    />${names.map((name) => html`<input type="hidden" name="name" value="${name}" />`)}${Object.entries(more).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`)}`;
+): Html => hidden([["thing", thing], ...names.map((name) => ["name", name] as const), ...Object.entries(more)]);
 
 /** A part of a page with a title. */
 export const card = (
@@ -100,7 +92,4 @@ export const note = (tone: "good" | "bad" | "warn" | "info", text: string | Html
   html`<p class="note ${tone}">${typeof text === "string" ? visible(text) : text}</p>`;
 
 export const overviewPath = ["Overview", "?"] as const;
-export const kindPath = (things: string): readonly [string, string] => [
-  things.slice(0, 1).toUpperCase() + things.slice(1),
-  address(["list", things]),
-];
+export const kindPath = (things: string): readonly [string, string] => [capital(things), address(["list", things])];

@@ -154,11 +154,7 @@ export class Batcher<Item, Result> {
     if (!youngest) return this.#landed(this.#lastAdded);
     this.#inFlight = batch;
     this.#watchLate();
-    void this.#fly(batch, youngest.deadline).finally(() => {
-      this.#inFlight = undefined;
-      this.#landed(youngest.number);
-      if (this.#waiting > 0) this.#launch();
-    });
+    void this.#fly(batch, youngest);
   }
 
   #landed(upTo: number): void {
@@ -194,20 +190,24 @@ export class Batcher<Item, Result> {
     return batch;
   }
 
-  async #fly(batch: readonly Entry<Item, Result>[], deadline: Deadline): Promise<void> {
+  async #fly(batch: readonly Entry<Item, Result>[], youngest: Entry<Item, Result>): Promise<void> {
     try {
       const items = batch.map(({ item }) => item);
-      const results = await this.#options.send(items, deadline);
+      const results = await this.#options.send(items, youngest.deadline);
       // A silent server: the deadline of the call may be that of items that wait, which are not sent any more.
       if (results.some((result) => result instanceof Error)) this.#failLate();
-      for (const [index, entry] of batch.entries()) {
-        const result = results[index];
+      for (let index = 0; index < batch.length; index++) {
+        const [entry, result] = [batch[index]!, results[index]];
         if (result instanceof Error) this.#fail(entry, result);
         else if (this.#settle(entry)) entry.resolve(result as Result);
       }
     } catch (error) {
       this.#failLate();
       for (const entry of batch) this.#fail(entry, error);
+    } finally {
+      this.#inFlight = undefined;
+      this.#landed(youngest.number);
+      if (this.#waiting > 0) this.#launch();
     }
   }
 

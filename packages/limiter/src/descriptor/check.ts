@@ -8,6 +8,8 @@ const batch = 1_000;
 const maxSteps = 200;
 const maxLimiters = 100;
 
+type Context = Parameters<DoctorCheck["look"]>[0];
+
 interface Node {
   call(command: string, ...args: (string | number)[]): Promise<unknown>;
 }
@@ -18,7 +20,11 @@ const mastersOf = (redis: Connection): readonly Node[] => {
 };
 
 /** The limiters with limits of `setLimits()`. */
-const changedOf = async (redis: Connection, prefix: string, signal: AbortSignal): Promise<readonly string[]> => {
+const changedOf = async ({ redis, prefix, signal, names }: Context): Promise<readonly string[]> => {
+  if (names) {
+    const types = await Promise.all(names.map((name) => redis.call("TYPE", limiterKeys(prefix, name).limits)));
+    return names.filter((_, at) => String(types[at]) !== "none");
+  }
   const pattern = `${prefix.replace(/[\\*?[\]]/g, "\\$&")}:limiter:{*}:limits`;
   const found = new Set<string>();
   for (const node of mastersOf(redis))
@@ -36,14 +42,17 @@ const changedOf = async (redis: Connection, prefix: string, signal: AbortSignal)
 
 export const limitsCheck: DoctorCheck = {
   id: "limiter-limits",
+  thing: "limiter",
+  cost: 2,
   about: `**Problem** for each limiter whose limits of \`setLimits()\` are damaged, or were written by a newer version. All calls of the limiter
 reject with \`KIT_LAYOUT\`.
 
 Update the program, or delete the named key: each program's own limits then apply.
 
 The check also shows which limiters have limits of \`setLimits()\`. These limits never expire, and replace the limits in your programs.`,
-  look: async ({ redis, prefix, signal }) => {
-    const changed = await changedOf(redis, prefix, signal);
+  look: async (context) => {
+    const { redis, prefix } = context;
+    const changed = await changedOf(context);
     const findings = await Promise.all(
       changed.slice(0, maxLimiters).map(async (name) => {
         const { limits, all } = limiterKeys(prefix, name);

@@ -36,7 +36,7 @@ const readBytes = 4 * firstReadBytes;
  * The number of first text bytes that distinguish a file from another one in the same inode, and that find the contents to compare. Enough
  * for a header of a few hundred columns, and no more than a copy has once its first page is written. Scripts know this number and the next.
  */
-const headBytes = 4_096;
+export const headBytes = 4_096;
 /** Before this byte, each line ends a beginning. After it, only lines number 1, 2, 4, 8, … do. */
 const nearBytes = 1_024;
 /** The number of last counted bytes that a record describes. */
@@ -316,14 +316,18 @@ export class OpenFile {
     return true;
   }
 
-  /** Whether another plain file has the last bytes of this file in the same place. A copy of a file always does. */
-  async isWithin(other: LocalFile): Promise<boolean> {
+  /**
+   * Whether another plain file has the last bytes of this file in the same place. A copy of a file always does. `unlessPlain` is the answer
+   * if one of the two is compressed.
+   */
+  async isWithin(other: LocalFile, unlessPlain = false): Promise<boolean> {
     const { size } = this.was;
     const length = Math.min(size, overlapBytes);
     const { buffer } = await this.#handle.read(Buffer.alloc(length), 0, length, size - length);
     const opened = await OpenFile.open(other);
     try {
-      return opened?.isGzip === false && (await opened.#endsLike(size, length, crc32(buffer)));
+      if (this.isGzip || opened?.isGzip) return unlessPlain;
+      return opened !== undefined && (await opened.#endsLike(size, length, crc32(buffer)));
     } finally {
       await opened?.close();
     }

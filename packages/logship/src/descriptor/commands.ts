@@ -7,6 +7,7 @@ import {
   LogshipError,
   type ReceivedFile,
   type ShippedFile,
+  type ShipperEvents,
   type SkippedFile,
 } from "../index.js";
 import { runRules } from "../options.js";
@@ -48,6 +49,9 @@ const skippedText = (channel: string, { file, target }: SkippedFile): string =>
     ? `${file}: skipped, because it is older than the channel. To ship it, run kit ship ${channel} with its path`
     : `${file}: skipped, because the link leads outside the directory, to ${target}. To follow it, pass --dereference`;
 
+const copyText = ({ file, of, to }: ShipperEvents["copy"][0]): string =>
+  `${file}: shipped again, although its first ${bytesText(to)} are the start of ${of}`;
+
 export const shipCommand: CliCommand = {
   path: "ship",
   about: "ship files and directories to a log channel; run the command again to resume",
@@ -78,6 +82,7 @@ export const shipCommand: CliCommand = {
       void output.line({ event: "damaged", file, code: error.code }, `${file}: ${error.message}`);
     });
     shipper.on("skipped", (fact) => void output.line({ event: "skipped", ...fact }, skippedText(channel!, fact)));
+    shipper.on("copy", (fact) => void output.line({ event: "copy", ...fact }, copyText(fact)));
     shipper.on("waiting", ({ file }) => output.progress?.(`${file} waits: the channel is at its limit`));
     try {
       if (isSet("follow")) await Promise.all(paths.map((path) => shipper.follow(path, { dereference, signal })));

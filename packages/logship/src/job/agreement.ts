@@ -78,8 +78,8 @@ export const agreementOf = async (
   let whole: LocalFile | undefined;
   for (const { content, position, other } of longer) {
     if (whole || !other) continue;
-    // If a shorter content matches, another plain file only: there can be many, and each is read as far as this text reaches.
-    if ((twin || held) && !(await opened.isWithin(other))) continue;
+    // There can be many, and each would be read as far as this text reaches. If a shorter content matches, only plain ones are.
+    if (!(await opened.isWithin(other, !twin && !held))) continue;
     if (!(await hasContent(other, { offset: end!, crc: crcs.get(end!)! }, signal))) continue;
     if (isPair(file, other)) return { content, position, from: "" };
     whole = other;

@@ -3,6 +3,7 @@ import {
   bornOf,
   changedError,
   hasContent,
+  headBytes,
   type Known,
   listFiles,
   type LocalFile,
@@ -24,6 +25,9 @@ interface Shipped extends Known {
   /** Whether the source has the file's longest beginning. */
   readonly isLike: boolean;
 }
+
+/** An inode with its birth: another file may get the number. The identity of a source starts with it. */
+const containerOf = ({ id, stamp }: LocalFile): string => `${id}.${String(bornOf(stamp))}`;
 
 /** How to look for a file's identity. */
 export interface Looking {
@@ -48,7 +52,7 @@ export const identityOf = async (
 ): Promise<string | undefined> => {
   const { signal, log } = looking;
   const { beginnings } = await opened.identify("");
-  const container = `${file.id}.${String(bornOf(file.stamp))}`;
+  const container = containerOf(file);
   // A source with more than a KiB is listed by its first KiB as well.
   const nearAt = beginnings.findIndex((beginning) => beginning.startsWith("1024-"));
   const near = beginnings[nearAt] ?? "";
@@ -82,7 +86,7 @@ const sourceLike = async (
   const near = await listFiles(dirname(file.path), undefined, "natural");
   const [texts, bytes]: [Shipped[], Shipped[]] = [[], []];
   let unsent: string | undefined;
-  const others = new Map(near.filter(({ id }) => id !== file.id).map((one) => [one.id, one]));
+  const others = new Map(near.filter(({ id }) => id !== file.id).map((one) => [containerOf(one), one]));
   const found = (await connection.fields("sources", sources, signal)).map((value) => value?.split(" ") ?? []);
   const isOpen = (values: readonly string[]): boolean => values.length < 2;
   const names = ["text", "crc", "lines", "codec", "stored", "state"];
@@ -92,7 +96,7 @@ const sourceLike = async (
     const values = isOpen(found[index]!) ? facts.splice(0, names.length) : found[index]!.slice(1);
     const [text, crc, , codec, stored, state] = values;
     const isBytes = codec === "member";
-    const other = others.get(source.split(/[. ]/, 1)[0]!);
+    const other = others.get(source.split(" ", 1)[0]!);
     const known = {
       source,
       isDone: state !== "open",
@@ -110,8 +114,8 @@ const sourceLike = async (
     [bytes, opened.read(0)],
   ] as const) {
     const { twin, hasMore, held, crcs, end } = await twinOf(file, text, known, signal);
-    // A log file often starts with a former file's text, such as a header. A former file rarely grows in another inode.
-    const isNext = twin?.isDone && (hasMore ? log !== undefined : log === "live");
+    // A file often starts with a former file's text, such as a header. A former file rarely grows in another inode.
+    const isNext = twin?.isDone && (hasMore ? log !== undefined || twin.offset <= headBytes : log === "live");
     if (twin?.isDone && hasMore && !isNext) throw changedError(file.name);
     if (twin && !isNext) {
       // A compressed file is expected to have the text of another one.
@@ -120,15 +124,15 @@ const sourceLike = async (
     }
     let [of, to] = [held?.other?.name, held?.offset ?? end!];
     // A live file is no copy. Many files may have the same header, so only a few are compared.
-    for (const { isLike, offset, other } of log === "live" ? [] : known.slice(-9))
-      if (
-        !of &&
-        isLike &&
-        other &&
-        offset > to &&
-        (await hasContent(other, { offset: to, crc: crcs.get(to)! }, signal))
-      )
-        of = other.name;
+    const longer = known.filter(({ isLike, other, offset }) => isLike && other && offset > (end ?? Infinity));
+    for (const { other } of log === "live" ? [] : longer.slice(-9)) {
+      const isWhole =
+        (await opened.isWithin(other!, true)) &&
+        (await hasContent(other!, { offset: end!, crc: crcs.get(end!)! }, signal));
+      if (!isWhole) continue;
+      [of, to] = [other!.name, end!];
+      break;
+    }
     if (!of && twin) to = twin.offset;
     of ??= (twin ?? longerOf(known, end))?.source;
     if (of && log !== "continued") onCopy(of, to);

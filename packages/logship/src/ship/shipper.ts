@@ -55,8 +55,8 @@ export interface ShipperEvents {
    *   other file.
    * - the file has the same first 4 KiB as a longer file that no longer exists. If it has less, its first KiB counts, unless the first line
    *   is longer or more than eight files share it. `of` is the identity of the longer file.
-   * - the file belongs to a followed log, and starts with the whole text of a file that no longer exists. `of` is the identity of that
-   *   file.
+   * - the file starts with the whole text of a file that no longer exists: up to 4 KiB, such as a header, or any text of a followed log.
+   *   `of` is the identity of that file.
    */
   readonly copy: [fact: { readonly file: string; readonly of: string; readonly to: number }];
   /**

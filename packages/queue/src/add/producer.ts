@@ -151,7 +151,8 @@ export class Producer {
     const refusal = this.#commands.isChecked ? undefined : await this.#refusal(deadline);
     if (refusal) return items.map((item) => this.#unsent(item, refusal));
     // Some adds have rejected in the meantime. Their jobs are not sent.
-    const wanted = items.flatMap(jobsOf).filter(({ isGivenUp }) => isGivenUp !== true);
+    const wanted: NewJob[] = [];
+    for (const item of items) for (const job of jobsOf(item)) if (!job.isGivenUp) wanted.push(job);
     const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
     let next = 0;
     const resultOf = ({ call }: NewJob): Added | Error => (call === undefined ? "" : (results[next++] ?? ""));
@@ -177,15 +178,18 @@ export class Producer {
     const { producer } = this.#ids;
     const sequence = this.#ids.nextSequence(this.#now());
     const call = `${producer}:${String(sequence)}`;
-    const ids = jobs.map((job, index) => {
-      job.call = call;
-      return (job.id ??= made[index] ?? "");
-    });
     const stamp = this.#currentStamp();
-    const once = jobs.filter(({ isOnce }) => isOnce);
+    const [ids, blobs, once]: [string[], Payload[], NewJob[]] = [[], [], []];
+    let plan = "";
+    for (const job of jobs) {
+      job.call = call;
+      job.id ??= made[ids.length] ?? "";
+      plan += `${plan && "\n"}${job.id}${job.words}`;
+      ids.push(job.id);
+      blobs.push(blobOf(stamp, job.head, job.payload));
+      if (job.isOnce) once.push(job);
+    }
     const answeredTo = once.length === 0 ? [] : [producer, ...once.flatMap(({ op }) => op?.slice(0, 9) ?? [])];
-    const plan = jobs.map(({ words }, index) => `${ids[index] ?? ""}${words}`).join("\n");
-    const blobs = jobs.map(({ head, payload }) => blobOf(stamp, head, payload));
     try {
       const isNew = this.#ids.isNew ? "1" : "0";
       const sentAt = wallMs();

@@ -15,6 +15,8 @@ export interface StoredFacts {
   readonly crashes: number;
   /** How often a handler snoozed it; see `SnoozeError`. */
   readonly snoozes: number;
+  /** How often workers that cannot run it have passed it on since it last ran. */
+  readonly passes: number;
   /** The key of a job that was added with `unique`. */
   readonly uniqueKey: string | undefined;
   /** The error of the last attempt. Undefined if no attempt failed and only workers crashed. */

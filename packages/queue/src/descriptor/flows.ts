@@ -1,4 +1,5 @@
 import { counted, type DoctorCheck, type Finding, type Inspector } from "@kit/core/toolkit";
+import { queueKeys } from "../job/keys.js";
 import { isQueue, unknownQueue } from "./inspect.js";
 import { queuesWith } from "./queues.js";
 
@@ -31,24 +32,37 @@ export const flowInspector: Inspector = {
   },
 };
 
+/** The entries of flows that a check of given names reads. */
+const maxFamilies = 250;
+
 export const flowsCheck: DoctorCheck = {
   id: "queue-flows",
+  thing: "queue",
+  cost: 7,
   about: `
 **Problem** for each job that waits for children which no longer exist, because keys or fields of the queue were deleted or evicted. Read
 the children with \`kit inspect flow QUEUE ID\`. To delete the waiting job, run \`kit queue remove QUEUE ID --run\`.
 
 Also for a flow that lacks some of its jobs: its process is still adding them, or has died. A repair adds them.
 `,
-  look: async ({ redis, prefix, signal }) => {
+  look: async (context) => {
+    const { redis, prefix } = context;
     const { strandedParents, unfinishedFlows } = await import("../flows/index.js");
     const findings: Finding[] = [];
-    for (const queue of await queuesWith("families", redis, prefix, signal)) {
-      for (const id of await strandedParents(redis, { queue, prefix }))
+    for (const queue of await queuesWith("families", context)) {
+      const children = context.names ? Number(await redis.call("HLEN", queueKeys(prefix, queue).families)) : 0;
+      if (children > maxFamilies)
         findings.push({
-          severity: "problem",
-          text: `queue ${queue}: job ${id} waits for children that no longer exist`,
-          fix: `kit inspect flow ${queue} ${id}`,
+          severity: "skipped",
+          text: `queue ${queue} has ${String(children)} children of flows, too many for a page: run kit doctor`,
         });
+      else
+        for (const id of await strandedParents(redis, { queue, prefix }))
+          findings.push({
+            severity: "problem",
+            text: `queue ${queue}: job ${id} waits for children that no longer exist`,
+            fix: `kit inspect flow ${queue} ${id}`,
+          });
       if ((await unfinishedFlows(redis, { queue, prefix })) > 0)
         findings.push({
           severity: "problem",

@@ -8,6 +8,8 @@ const longMs = 3_600_000;
 
 export const groupsCheck: DoctorCheck = {
   id: "queue-groups",
+  thing: "queue",
+  cost: 2,
   about: `
 **Warning** for each group that is paused, or that a handler has stopped for more than another hour. Also for each group whose next job was
 added more than an hour ago while a failing job waits for its next attempt. It looks at 100 groups of each queue.
@@ -15,9 +17,10 @@ added more than an hour ago while a failing job waits for its next attempt. It l
 To resume a group, run \`kit queue resume QUEUE --group GROUP\`. To see its failing job, run \`kit queue list QUEUE --state delayed --group
 GROUP\`.
 `,
-  look: async ({ redis, prefix, signal }) => {
+  look: async (context) => {
+    const { redis, prefix } = context;
     const findings: Finding[] = [];
-    for (const queue of await queuesWith("grouped", redis, prefix, signal)) {
+    for (const queue of await queuesWith("grouped", context)) {
       const { groups } = await listGroups(redis, { queue, prefix });
       const { now, groupRate } = await inspectQueue(redis, { queue, prefix });
       for (const one of groups) {

@@ -5,12 +5,15 @@ import { queuesWith } from "./queues.js";
 
 export const pausedCheck: DoctorCheck = {
   id: "queue-paused",
+  thing: "queue",
+  cost: 1,
   about: `**Warning** for each paused queue and each paused job name. Their jobs don't start, so the backlog grows. A pause never expires, and it
 survives a restart of all workers.
 
 To resume the queue, run \`kit queue resume NAME\`. To resume one job name, add \`--name\`.`,
-  look: async ({ redis, prefix, signal }) => {
-    const queues = await queuesWith("limits", redis, prefix, signal);
+  look: async (context) => {
+    const { redis, prefix } = context;
+    const queues = await queuesWith("limits", context);
     const findings = await Promise.all(
       queues.map(async (queue) => {
         const seen = await inspectQueue(redis, { queue, prefix });

@@ -1,5 +1,5 @@
 import type { Connection } from "@kit/core";
-import { nameIn } from "@kit/core/toolkit";
+import { type DoctorCheck, nameIn } from "@kit/core/toolkit";
 import type { QueueKeys } from "../job/keys.js";
 
 /** Keys per step, steps per node, and queues to look at. Together they take a few seconds at most. */
@@ -16,13 +16,12 @@ const mastersOf = (redis: Connection): readonly Node[] => {
   return nodes ? nodes.call(redis, "master") : [redis as Node];
 };
 
-/** The names of queues that have this part, up to 100. */
+/** The names that the check has got, or else the names of queues that have this part, up to 100. */
 export const queuesWith = async (
   part: keyof QueueKeys,
-  redis: Connection,
-  prefix: string,
-  signal: AbortSignal,
+  { redis, prefix, signal, names }: Parameters<DoctorCheck["look"]>[0],
 ): Promise<readonly string[]> => {
+  if (names) return names;
   const [head, tail] = [`${prefix}:queue:`, `:${part}`];
   const pattern = `${head.replace(/[\\*?[\]]/g, "\\$&")}{*}${tail}`;
   const found = new Set<string>();

@@ -140,15 +140,18 @@ export const scheduleCommands: readonly CliCommand[] = [
 
 export const schedulesCheck: DoctorCheck = {
   id: "queue-schedules",
+  thing: "queue",
+  cost: 3,
   about: `
 **Warning** when a scheduled run is overdue by more than a minute: no process runs the schedules of that queue. Its jobs are added late, or
 skipped with the schedule's option \`missed: "skip"\`. Start a process that calls \`run()\` or \`runDue()\` of \`@kit/queue/schedules\`.
 
 If such a process runs, read its \`error\` events. Usual causes: the package \`croner\` is not installed, or a newer version stored the schedule.
 `,
-  look: async ({ redis, prefix, signal }) => {
+  look: async (context) => {
+    const { redis, prefix } = context;
     const findings: Finding[] = [];
-    for (const queue of await queuesWith("upcoming", redis, prefix, signal)) {
+    for (const queue of await queuesWith("upcoming", context)) {
       const { nextRun } = await scheduleOverview(redis, queueKeys(prefix, queue).upcoming);
       if (nextRun === null) continue;
       const { now } = await inspectQueue(redis, { queue, prefix });

@@ -60,6 +60,8 @@ const longMs = 3_600_000;
 
 export const longJobsCheck: DoctorCheck = {
   id: "queue-long-jobs",
+  thing: "queue",
+  cost: 3,
   about: `
 **Warning** when a job without a \`timeoutMs\` has run for more than an hour. It may hang: its worker renews the lease as long as the process
 lives. So the job never ends by itself, and it occupies a handler.
@@ -67,9 +69,10 @@ lives. So the job never ends by itself, and it occupies a handler.
 See who runs it with \`kit queue workers NAME\`. To end it, run \`kit queue cancel NAME ID --run\`, and restart its worker if the handler
 ignores its \`signal\`. If such jobs may run for hours, set their \`timeoutMs\`.
 `,
-  look: async ({ redis, prefix, signal }) => {
+  look: async (context) => {
+    const { redis, prefix } = context;
     const findings: Finding[] = [];
-    for (const queue of await queuesWith("workers", redis, prefix, signal)) {
+    for (const queue of await queuesWith("workers", context)) {
       const { workers, now } = await listWorkers(redis, { queue, prefix });
       const longest = longestOf(workers);
       if (!longest || now - Date.parse(longest.startedAt) <= longMs) continue;
@@ -94,7 +97,7 @@ const nextNames = async (
   address: Parameters<typeof listJobs>[1],
 ): Promise<ReadonlyMap<string, number>> => {
   const names = new Map<string, number>();
-  for (const state of ["waiting", "prioritised", "delayed"] as const)
+  for (const state of ["waiting", "prioritised", "grouped", "delayed"] as const)
     for (let start: number | undefined = 0; start !== undefined && start < lookedAt;) {
       const { jobs, next }: Awaited<ReturnType<typeof listJobs>> = await listJobs(redis, address, {
         ...{ state, start, count: 100 },
@@ -107,15 +110,18 @@ const nextNames = async (
 
 export const handlersCheck: DoctorCheck = {
   id: "queue-handlers",
+  thing: "queue",
+  cost: 11,
   about: `
 **Warning** when a queue has jobs, and no worker runs or none has a handler for their name. Such a job waits. If workers of other names run,
 they pass it on for over an hour, then its attempts fail.
 
 Start a worker with a handler of this name or \`*\`. To see what each worker handles, run \`kit queue workers NAME\`. The check reads the first ${String(lookedAt)} jobs of each state.
 `,
-  look: async ({ redis, prefix, signal }) => {
+  look: async (context) => {
+    const { redis, prefix } = context;
     const findings: Finding[] = [];
-    for (const queue of await queuesWith("jobs", redis, prefix, signal)) {
+    for (const queue of await queuesWith("jobs", context)) {
       const names = await nextNames(redis, { queue, prefix });
       if (names.size === 0) continue;
       const { workers, isCut } = await listWorkers(redis, { queue, prefix });

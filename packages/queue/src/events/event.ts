@@ -1,4 +1,5 @@
 import { parseRecord, type StoredError } from "../job/failure.js";
+import { workerWidth } from "../job/take-id.js";
 
 /** An error as the queue stores it, without stacks. */
 export type EventError = Omit<StoredError, "stack">;
@@ -15,8 +16,8 @@ interface Facts {
   readonly ready: { readonly id: string };
   /** A ready job or a dead letter was delayed, a delayed job got another due time, or an active job waits for its children. */
   readonly delayed: { readonly id: string };
-  /** A worker took a job. Its handler starts as soon as one is free. */
-  readonly active: { readonly id: string; readonly name: string };
+  /** A worker took a job. Its handler starts as soon as one is free. `worker` is the worker's id, as in `listWorkers()`. */
+  readonly active: { readonly id: string; readonly name: string; readonly worker: string };
   /** A handler succeeded, and the job was deleted. */
   readonly completed: { readonly id: string };
   /**
@@ -34,7 +35,13 @@ interface Facts {
   /** A job became a dead letter, right after its last `failed` or `crashed`. */
   readonly dead: { readonly id: string };
   /** The lease of a job ended because its worker died, or did not renew the lease. The job is ready again, or dead. */
-  readonly crashed: { readonly id: string; readonly crashes: number; readonly isDead: boolean };
+  readonly crashed: {
+    readonly id: string;
+    readonly crashes: number;
+    readonly isDead: boolean;
+    /** The id of the worker that had the job. */
+    readonly worker: string;
+  };
   /** An active job was cancelled. For a ready or delayed job the event is `removed`. */
   readonly cancelled: { readonly id: string; readonly name: string };
   /** A job that was ready, delayed or dead was deleted. */
@@ -71,6 +78,9 @@ const addedStates = ["delayed", "waiting-for-children"] as const;
 /** The line of the first entry after a time without recording. */
 const began = "began";
 
+/** The worker of a take id, or of a member of `leases`. */
+const workerIn = (text = ""): string => text.slice(0, workerWidth);
+
 /** The events of a line. A line of a type that only newer versions know has none. */
 const contentsOf = (line: string): readonly Content[] => {
   const [type = "", id = "", first = "", second = "", ...record] = line.split("\t");
@@ -80,6 +90,7 @@ const contentsOf = (line: string): readonly Content[] => {
         { type, id, name: decodeURIComponent(first), state: addedStates.find((state) => state === second) ?? "ready" },
       ];
     case "active":
+      return [{ type, id, name: decodeURIComponent(first), worker: workerIn(second) }];
     case "cancelled":
       return [{ type, id, name: decodeURIComponent(first) }];
     case "failed": {
@@ -96,7 +107,7 @@ const contentsOf = (line: string): readonly Content[] => {
     }
     case "crashed": {
       const isDead = second === "dead";
-      const crashed = { type, id, crashes: Number(first), isDead } as const;
+      const crashed = { type, id, crashes: Number(first), isDead, worker: workerIn(record[0]) } as const;
       return isDead ? [crashed, { type: "dead", id }] : [crashed];
     }
     case "ready":

@@ -56,7 +56,9 @@ export class IdSource {
   /** Generates this many ids, all of one producer. */
   take(count: number): string[] {
     if (this.#made + count > idsPerProducer) this.retire();
-    return Array.from({ length: count }, () => `${this.producer}.${counted(this.#made++, 4)}`);
+    const ids: string[] = [];
+    while (ids.length < count) ids.push(`${this.producer}.${counted(this.#made++, 4)}`);
+    return ids;
   }
 
   /** The number of the next call: about `now`, so that the oldest producers sort first. */

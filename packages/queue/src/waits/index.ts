@@ -123,12 +123,22 @@ const workerReasons = ({ name }: JobReport, seen: Overview, workers: readonly Qu
   return [found ?? reason("turn", `It is among ${counted(ready, "ready job")}, which ${handlers} take in order`)];
 };
 
-const delayReason = ({ at, attempts, crashes, snoozes }: JobReport, now: number): WaitReason => {
+/** Whether it is delayed because the last worker that took it could not run it. */
+const isPassedOn = ({ passes, error }: JobReport): boolean => passes > 0 && error?.code === "KIT_JOB_REFUSED";
+
+const delayReason = (report: JobReport, now: number): WaitReason => {
+  const { at, attempts, crashes, snoozes, passes } = report;
   if (at === null) return reason("same-key", "It starts after the active job with the same unique key");
   const due = Date.parse(at);
   if (due <= now) return reason("due", "It is due now. A worker makes it ready");
   const failed = attempts + crashes;
-  const cause = failed > 0 ? `Attempt ${String(failed)} failed. ` : snoozes > 0 ? "Its handler snoozed it. " : "";
+  const cause = isPassedOn(report)
+    ? `Workers that cannot run it have passed it on ${counted(passes, "time")}. `
+    : failed > 0
+      ? `Attempt ${String(failed)} failed. `
+      : snoozes > 0
+        ? "Its handler snoozed it. "
+        : "";
   return reason("due", `${cause}It is due in ${secondsText(due - now)}`, due);
 };
 
@@ -185,7 +195,7 @@ export const waitReasons = async (
   const { workers } = limits.length > 0 ? { workers: [] } : await listWorkers(redis, address);
   const fromWorkers = limits.length > 0 ? [] : workerReasons(report, seen, workers);
   if (state === "ready") return [...limits, ...fromWorkers];
-  // A worker without a handler for the job makes it delayed.
-  const missing = fromWorkers.filter(({ code }) => code === "no-handler");
+  // A worker that cannot run the job makes it delayed. For those that can, it waits as a ready job does.
+  const missing = fromWorkers.filter(({ code }) => code === "no-handler" || (isPassedOn(report) && code !== "turn"));
   return [...missing, delayReason(report, seen.now), ...limits];
 };

@@ -5,7 +5,7 @@ import { Redis } from "ioredis";
 
 const redis = new Redis(process.env["REDIS_URL"]!);
 
-/** Moves the jobs that wait from kit's queue to BullMQ's. Without `run` it only counts them. Repeat it after an error. */
+/** Moves the jobs that wait from kit's queue to BullMQ's. Without `run` it only counts them. Repeat it until it moves nothing. */
 const moveBack = async (
   from: { queue: string },
   to: Queue,
@@ -20,7 +20,7 @@ const moveBack = async (
   if (waitingForChildren > 0) throw new Error("Let the flows end first");
   const kept: string[] = [];
   let moved = 0;
-  for (const state of ["waiting", "prioritised", "suspended", "delayed"] as const)
+  for (const state of ["waiting", "prioritised", "grouped", "suspended", "delayed"] as const)
     for (let start: number | undefined = 0; start !== undefined;) {
       const page: Awaited<ReturnType<typeof listJobs>> = await listJobs(redis, from, { state, start, count: 100 });
       start = page.next;
@@ -28,44 +28,41 @@ const moveBack = async (
         const { name, data, at, priority, attempts, maxAttempts } = await inspectJob(redis, from, id, {
           withData: true,
         });
-        const delay = state === "delayed" && at !== null ? Math.max(0, Date.parse(at) - Date.now()) : 0;
-        const options = {
-          jobId: id,
-          delay,
-          priority: Math.max(0, priority),
-          attempts: Math.max(1, maxAttempts - attempts),
-        };
-        // BullMQ rejects some ids, such as those with a colon.
-        const isAdded =
-          !run ||
-          (await to.add(name, data, options).then(
-            () => true,
-            () => false,
-          ));
-        if (isAdded) moved++;
-        else kept.push(id);
-        if (run && isAdded) {
-          await removeJob(redis, from, id);
-          // The job has left the list, and the others have moved up.
-          if (start !== undefined) start--;
+        // BullMQ rejects numbers and colons.
+        const jobId = /^-?\d+$|:/.test(id) ? `kit-${encodeURIComponent(id)}` : id;
+        // BullMQ ignores a job if it has one with the same id. One that waits is this job, moved before an error.
+        if (!["unknown", "waiting", "prioritized", "delayed"].includes(await to.getJobState(jobId))) {
+          kept.push(id);
+          continue;
         }
+        moved++;
+        if (!run) continue;
+        const delay = state === "delayed" && at !== null ? Math.max(0, Date.parse(at) - Date.now()) : 0;
+        await to.add(name, data, {
+          ...{ jobId, delay, priority: Math.max(0, priority) },
+          attempts: Math.max(1, maxAttempts - attempts),
+        });
+        await removeJob(redis, from, id);
+        // The job has left the list, and the others have moved up.
+        if (start !== undefined) start--;
       }
     }
   return { moved, kept };
 };
 
 const queue = createQueue<{ email: (data: { to: string }) => void }>(redis, "mail", { maxAttempts: 5 });
-await queue.add("email", { to: "ann@example.org" });
+await queue.add("email", { to: "ann@example.org" }, { id: "17" });
 await queue.add("email", { to: "bob@example.org" }, { delayMs: 60_000, priority: 3 });
+await queue.add("email", { to: "cid@example.org" }, { group: "shop 7" });
 await queue.close();
 
 const bull = new Queue("mail", { connection: redis });
 const planned = await moveBack({ queue: "mail" }, bull, false);
-console.log(planned.moved, planned.kept.length); // prints: 2 0
+console.log(planned.moved, planned.kept.length); // prints: 3 0
 const done = await moveBack({ queue: "mail" }, bull, true);
-console.log(done.moved, done.kept.length); // prints: 2 0
+console.log(done.moved, done.kept.length); // prints: 3 0
 const { waiting, delayed } = await bull.getJobCounts("waiting", "delayed");
-console.log(waiting, delayed); // prints: 1 1
+console.log(waiting, delayed); // prints: 2 1
 
 await bull.close();
 redis.disconnect();

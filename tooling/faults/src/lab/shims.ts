@@ -45,6 +45,7 @@ export class ControlFile {
 export interface Shims {
   readonly clockJump: string;
   readonly powerCut: string;
+  readonly noBirth: string;
 }
 
 const compile = (name: string): string => {
@@ -69,7 +70,11 @@ export const shims = (): Shims | string => {
   if (found !== undefined) return found;
   if (process.platform !== "linux") return (found = "shims need Linux");
   try {
-    return (found = { clockJump: compile("clock-jump"), powerCut: compile("power-cut") });
+    return (found = {
+      clockJump: compile("clock-jump"),
+      powerCut: compile("power-cut"),
+      noBirth: compile("no-birth"),
+    });
   } catch (error) {
     return (found = error instanceof Error ? error.message : String(error));
   }

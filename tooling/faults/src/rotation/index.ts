@@ -9,6 +9,7 @@ import { FaultProxy, startRedis } from "@kit/testing";
 import { type Configuration, configurations } from "./configurations.js";
 import { controls, subjectOf } from "./controls.js";
 import { workspaceFolder } from "../lab/paths.js";
+import { shims } from "../lab/shims.js";
 import { randomOf } from "./random.mjs";
 import { type Noted, type Verdict, verdictOn } from "./verdict.js";
 
@@ -28,22 +29,29 @@ const rotator = "/usr/sbin/logrotate";
 /** After the writer has ended, the readers have so long. */
 const drainMs = 90_000;
 
-/** Where the log and the files beside it are. */
+/** Where the log and the files beside it are, and the environment of their readers. */
 interface Place {
   readonly directory: string;
   readonly side: string;
+  readonly env: Readonly<Record<string, string>>;
 }
 
-const childOf = (program: string, settings: object): ChildProcess =>
+const childOf = (program: string, settings: object, env: Place["env"] = {}): ChildProcess =>
   spawn(process.execPath, [join(workspaceFolder, "src/rotation", program), JSON.stringify(settings)], {
+    env: { ...process.env, ...env },
     stdio: ["ignore", "ignore", "inherit"],
   });
 const isRunning = ({ exitCode, signalCode }: ChildProcess): boolean => exitCode === null && signalCode === null;
 
 /** Runs a reader, kills it at random moments while the log is written and begins it again; resolves with the number of kills once it has read all. */
-const readOn = async (settings: object, { side }: Place, random: () => number, stop: AbortSignal): Promise<number> => {
+const readOn = async (
+  settings: object,
+  { side, env }: Place,
+  random: () => number,
+  stop: AbortSignal,
+): Promise<number> => {
   for (let kills = 0; ;) {
-    const child = childOf("reader.mjs", settings);
+    const child = childOf("reader.mjs", settings, env);
     const closed = once(child, "close") as Promise<[number | null]>;
     const end = (): void => void child.kill("SIGKILL");
     stop.addEventListener("abort", end);
@@ -87,13 +95,18 @@ const inWords = (facts: Readonly<Record<string, number>>): string =>
     .map(([what, count]) => `${what} ${String(count)}`)
     .join(", ");
 
-const runOne = async (configuration: Configuration, root: string, options: RotationOptions): Promise<boolean> => {
+const runOne = async (
+  configuration: Configuration,
+  root: string,
+  env: Place["env"],
+  options: RotationOptions,
+): Promise<boolean> => {
   const { name, match, live, rotated, isCopied } = configuration;
   const { seconds, seed, say } = options;
   // logrotate refuses a directory that others can write to.
   const parent = mkdtempSync(join(root, "rotation-"));
-  const place = { directory: join(parent, "logs"), side: join(parent, "side") };
-  for (const folder of Object.values(place)) mkdirSync(folder, { mode: 0o755 });
+  const place = { directory: join(parent, "logs"), side: join(parent, "side"), env };
+  for (const folder of [place.directory, place.side]) mkdirSync(folder, { mode: 0o755 });
   const stop = new AbortController();
   const stopNow = (): void => stop.abort();
   process.once("exit", stopNow);
@@ -181,15 +194,18 @@ export const runRotation = async (options: RotationOptions): Promise<boolean> =>
   const chosen = configurations.filter(({ name }) => name.startsWith(writer));
   if (chosen.length === 0)
     throw new Error(`There is no writer "${writer}". There are: ${configurations.map(({ name }) => name).join("; ")}`);
-  // A temporary folder on a disk, and one in memory: only one of the two may have birth times of files.
+  // A temporary folder on a disk, and one in memory, where the readers see no birth times of files.
   const roots = [...new Set([tmpdir(), "/dev/shm"])].filter((root) => existsSync(root));
+  const built = shims();
   let isRight = true;
-  for (const root of roots) {
-    say(`${root}, ${hasBirthTimes(root) ? "with" : "without"} birth times of files`);
+  for (const [index, root] of roots.entries()) {
+    const env = index > 0 && typeof built !== "string" ? { LD_PRELOAD: built.noBirth } : {};
+    const isBorn = hasBirthTimes(root) && !("LD_PRELOAD" in env);
+    say(`${root}, ${isBorn ? "with" : "without"} birth times of files`);
     for (const configuration of chosen) {
       if (configuration.kind === "logrotate" && !existsSync(rotator))
         say(`not run ${configuration.name}: logrotate: not installed`);
-      else if (!(await runOne(configuration, root, options))) isRight = false;
+      else if (!(await runOne(configuration, root, env, options))) isRight = false;
     }
   }
   return isRight;

@@ -23,6 +23,7 @@ const answerOf = (line: string): AddedOnce | undefined => {
 
 /** Reads the reply of `add.lua` and `addFlow.lua`. */
 export const addReplyOf = (raw: unknown): AddReply => {
-  const [now, ...answers] = String(raw).split("\n");
-  return { now: Math.abs(Number(now)), isLost: Number(now) < 0, answers: answers.map(answerOf) };
+  const reply = String(raw);
+  const now = Number.parseInt(reply, 10);
+  return { now: Math.abs(now), isLost: now < 0, answers: reply.split("\n").slice(1).map(answerOf) };
 };

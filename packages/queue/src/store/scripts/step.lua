@@ -368,7 +368,7 @@ if looks then
     if crashes == 0 or crashes + 1 < maxCrashes or begun == takeIdOf(member) then crashes = crashes + 1 end
     redis.call('HSET', failures, id, string.format('%s\t%d\t%s', attempts, crashes, last))
     redis.call('HINCRBY', meta, 'crashed', 1)
-    tell('crashed', id, crashes, crashes >= maxCrashes and 'dead' or '')
+    tell('crashed', id, crashes, crashes >= maxCrashes and 'dead' or '', member)
     if crashes >= maxCrashes then
       makeDead(jobs, failures, dead, meta, id, now)
       release(id, 'dead\n' .. redis.call('HGET', failures, id))
@@ -609,7 +609,7 @@ do
   -- Nothing is ready, and nothing was taken.
   local isIdle = false
   if lines then
-    for i = 1, recorded and 0 or #entries do tell('active', (idOf(entries[i])), nameOf(reply[i])) end
+    for i = 1, recorded and 0 or #entries do tell('active', (idOf(entries[i])), nameOf(reply[i]), takeId) end
     for _, member in ipairs(leasedOf(leases, members)) do tell('completed', string.sub(member, -14)) end
     for _, id in ipairs(overdue) do tell('removed', id) end
     isIdle = #entries == 0 and not hasSuspended and not hasGroups and not (chosen and #chosen.later > 0)

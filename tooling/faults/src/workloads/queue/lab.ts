@@ -1,6 +1,6 @@
 import { connect, type RedisLike } from "@kit/core";
 import { createQueue, type Job } from "@kit/queue";
-import { inspectQueue, promoteJob, resumeQueue, setLimits } from "@kit/queue/manage";
+import { inspectQueue, listJobs, promoteJob, resumeQueue, setLimits } from "@kit/queue/manage";
 import { createSchedules } from "@kit/queue/schedules";
 import { eventually } from "@kit/testing";
 import { patience } from "../../patience.js";
@@ -46,6 +46,22 @@ const copiedTakeOf = ({ command, reply }: Echo): CopiedTake[] => {
   const fence = command[3 + keys.length] ?? "";
   if (!keys.some((key) => key.endsWith(":revoked")) || !Array.isArray(reply)) return [];
   return [{ fence, entries: String(reply.at(-5)).split("\n").filter(Boolean) }];
+};
+
+/** A clock was set back: jobs that were delayed before that are due long after the run, and their groups wait for them. */
+const promoteAll = async (client: RedisLike, queue: string): Promise<void> => {
+  const delayed = { state: "delayed", count: 100 } as const;
+  // A job that waits for the end of the active job of its key stays delayed, as the last one in the list.
+  const promoted = new Set<string>();
+  const next = async (): Promise<string[]> => {
+    const { jobs } = await eventually(() => listJobs(client, { queue }, delayed));
+    return jobs.map(({ id }) => id).filter((id) => !promoted.has(id));
+  };
+  for (let ids = await next(); ids.length > 0; ids = await next())
+    for (const id of ids) {
+      await eventually(() => promoteJob(client, { queue }, id));
+      promoted.add(id);
+    }
 };
 
 /** A server, processes that add and run jobs, and the injections. */
@@ -261,6 +277,7 @@ export class QueueLab extends Lab<LogRecord> {
     await eventually(() => setLimits(client, { queue: name }, unlimited));
     await this.#freeName(client, name);
     for (const id of this.#unpromoted(name, workers)) await eventually(() => promoteJob(client, { queue: name }, id));
+    if (this.setting === "shifted") await promoteAll(client, name);
     const note = (kind: JobRecord["kind"] | "access", job: Job, facts: object = {}): void => {
       const { key = job.id, version } = job.data as { key?: string; version?: number };
       const { name: jobName, attempt, crashes, snoozes, takenAt } = job;
