@@ -84,6 +84,12 @@ export default {
     ...(repository && {
       editLink: { pattern: `${repository}/edit/main/:path`, text: "Edit this page" },
     }),
-    footer: { message: "MIT licence" },
+    notFound: {
+      title: "Page not found",
+      quote: "This page was moved, or never existed. Search for it, or start at the front page.",
+      linkLabel: "Go to the front page",
+      linkText: "Front page",
+    },
+    footer: { message: "MIT license" },
   },
 };

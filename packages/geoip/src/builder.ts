@@ -12,7 +12,7 @@ import type { ActivateOptions, GeoIpCommands, Manifest } from "./commands.js";
 export const entriesPerBlock: Readonly<Record<"places" | "names", number>> = { places: 32, names: 16 };
 /** Shards under way at a time: they bound the memory of an importer. */
 const maxInFlight = 4;
-/** An import yields the event loop after this time, also for the replies to its own commands, whose deadlines go on. */
+/** An import yields to the event loop after this time. Otherwise replies to its own commands could miss their deadlines. */
 const turnMs = 4;
 
 /** Collects the fields of one part, and emits full shards. */

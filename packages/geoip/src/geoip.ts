@@ -44,8 +44,8 @@ export interface GeoIpEvents {
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A background operation failed. The reader continues with its loaded data. While checks for new versions fail, one error is
-   * emitted, and one with the code `KIT_RECOVERED` when they work again.
+   * A background operation failed. The reader continues with its loaded data. If checks for new versions fail, one error
+   * is emitted, and one with the code `KIT_RECOVERED` when they work again.
    */
   readonly error: readonly [error: KitError];
 }

@@ -50,7 +50,7 @@ export interface StoredPlace {
 
 const nameFields = ["continentName", "countryName", "regionName", "subregionName", "cityName"] as const;
 
-/** The place as callers get it: each name in the first of the locales that has it. */
+/** The place for callers. Each name is in the first of `locales` that has one. */
 export const composed = (
   { place, names }: StoredPlace,
   shared: StoredNames | undefined,

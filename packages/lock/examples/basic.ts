@@ -5,7 +5,7 @@ const redis = await connect();
 const lock = createLock(redis);
 
 await lock.using("item:42", async (lease) => {
-  // Nobody else is in here for item:42, on any machine.
+  // No other caller, on any machine, is here for item:42.
   await redis.hset("item:42", { state: "sold", fencingToken: lease.fencingToken });
   console.log("sold"); // prints: sold
 });

@@ -115,9 +115,9 @@ export const inspectRules = { tenant } satisfies RulesOf<InspectOptions>;
 export type Limits = Pick<SemaphoreSettings, "permits" | "permitsPerTenant">;
 
 /**
- * Returns the options if they name a tenant in a group and none elsewhere.
+ * Returns the options. They need a tenant in a group, and none in any other semaphore.
  *
- * @throws {TypeError} a group needs a tenant, and no other semaphore accepts one.
+ * @throws {TypeError} the tenant is missing, or not allowed.
  */
 export const forTenant = (permit: ResolvedPermit, { permitsPerTenant }: SemaphoreSettings): ResolvedPermit => {
   if (permitsPerTenant !== undefined) tenant.check("tenant", permit.tenant as string);

@@ -1,6 +1,13 @@
 // The servers, and the processes that are their clients.
 import { type ChildProcess, fork } from "node:child_process";
-import { type RedisNode, type RedisServer, startRedis } from "@kit/testing";
+import {
+  eventually,
+  FaultProxy,
+  type RedisNode,
+  type RedisServer,
+  startRedis,
+  type StartRedisOptions,
+} from "@kit/testing";
 import { end } from "@tooling/lab";
 import type { Implementation } from "./implementation.js";
 
@@ -34,6 +41,7 @@ export type Answer =
   { readonly id: number; readonly result: unknown } | { readonly id: number; readonly error: string };
 
 const patienceMs = 120_000;
+const failoverPatienceMs = 30_000;
 
 /** One client process. */
 export class Worker {
@@ -138,18 +146,28 @@ const ours = /^cmdstat_(info|config|flushall|ping|debug|time)\b/;
 
 /** One Redis server of the run's own, further ones for a case that needs them, and client processes on demand. */
 export class Lab implements AsyncDisposable {
-  readonly server: RedisServer<"single">;
-  readonly #package: string;
-  readonly #beside: RedisServer<"single">[] = [];
+  readonly package: string;
+  readonly server: RedisServer;
+  /** The server that clients use. */
+  node: RedisNode;
+  /** With Sentinels: the address of the master through all failovers. Most services offer one, and not every library has Sentinels. */
+  #address: FaultProxy | undefined;
+  readonly #beside: RedisServer[] = [];
   readonly #workers = new Set<Worker>();
 
-  private constructor(packageName: string, server: RedisServer<"single">) {
-    this.#package = packageName;
+  private constructor(packageName: string, server: RedisServer, node: RedisNode) {
+    this.package = packageName;
     this.server = server;
+    this.node = node;
   }
 
-  static async open(packageName: string): Promise<Lab> {
-    return new Lab(packageName, await startRedis());
+  static async open(packageName: string, options: StartRedisOptions = {}): Promise<Lab> {
+    const server: RedisServer = await startRedis(options);
+    const [node] = server.nodes;
+    if (!node) throw new Error("There is no server");
+    const lab = new Lab(packageName, server, node);
+    if (server.mode === "sentinel") lab.#address = await FaultProxy.start(node);
+    return lab;
   }
 
   /** Starts the processes of an implementation, or of two sides of one: they share the processes, and each is a team. */
@@ -168,8 +186,8 @@ export class Lab implements AsyncDisposable {
       ...(client !== undefined && { client }),
     }));
     const urlsBeside = this.#beside.slice(0, servers - 1).map(({ url }) => url);
-    const { url } = this.server;
-    const opening = { package: this.#package, implementation: opens, sides, url, urlsBeside, setup };
+    const url = this.#address ? `redis://127.0.0.1:${String(this.#address.port)}` : this.server.url;
+    const opening = { package: this.package, implementation: opens, sides, url, urlsBeside, setup };
     const workers = Array.from({ length: processes }, (_, index) => new Worker({ ...opening, index }));
     for (const worker of workers) this.#workers.add(worker);
     return builds.map((build, side) => new Team(build, workers, side));
@@ -184,14 +202,23 @@ export class Lab implements AsyncDisposable {
     );
   }
 
-  get node(): RedisNode {
-    const [node] = this.server.nodes;
-    if (!node) throw new Error("There is no server");
-    return node;
+  /** Kills the master, and resolves when its address leads to the replica that the Sentinels have promoted. */
+  async failOver(): Promise<void> {
+    const [old, listenPort] = [this.node, this.#address?.port ?? 0];
+    await old.kill();
+    await this.#address?.close();
+    const promoted = async (): Promise<RedisNode> => {
+      const master = await this.server.master();
+      const [role] = (await master.call("ROLE")) as string[];
+      if (master === old || role !== "master") throw new Error("No replica has been promoted yet");
+      return master;
+    };
+    this.node = await eventually(promoted, { timeoutMs: failoverPatienceMs });
+    this.#address = await FaultProxy.start({ port: this.node.port, listenPort });
   }
 
-  get #servers(): readonly RedisServer<"single">[] {
-    return [this.server, ...this.#beside];
+  get #servers(): readonly Pick<RedisNode, "call">[] {
+    return [this.node, ...this.#beside];
   }
 
   /** A number of INFO, the sum of all servers. */
@@ -242,6 +269,7 @@ export class Lab implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([...this.#workers].map((worker) => worker.kill()));
-    await Promise.all(this.#servers.map((server) => server.stop()));
+    await this.#address?.close();
+    await Promise.all([this.server, ...this.#beside].map((server) => server.stop()));
   }
 }

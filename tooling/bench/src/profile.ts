@@ -1,6 +1,6 @@
 // Where a process of ours spends its time, when a goal is missed or on request.
 import type { Profiler } from "node:inspector";
-import type { Lab } from "./lab.js";
+import { Lab } from "./lab.js";
 import type { Case } from "./suite.js";
 
 export interface HotFunction {
@@ -42,7 +42,9 @@ export const hottest = ({ nodes, samples = [], timeDeltas = [] }: Profiler.Profi
  * Runs a case once more, by our implementation alone, and profiles the last of its processes, since some cases kill the
  * first.
  */
-export const profileOurs = async (lab: Lab, one: Case, scale: number): Promise<Profiler.Profile> => {
+export const profileOurs = async (common: Lab, one: Case, scale: number): Promise<Profiler.Profile> => {
+  await using own = one.server && (await Lab.open(common.package, one.server));
+  const lab = own ?? common;
   const ours = one.implementations.find(({ peer }) => peer === "kit");
   if (!ours) throw new Error("the case is not about us");
   const [team] = await lab.start([ours], one);

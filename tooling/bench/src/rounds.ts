@@ -1,5 +1,5 @@
 // Every implementation runs a case once in every round, in another order each time, so that a noisy minute hits all.
-import type { Lab, Team } from "./lab.js";
+import { Lab, type Team } from "./lab.js";
 import { median, shuffled } from "./statistics.js";
 import type { Implementation } from "./implementation.js";
 import type { Case, Measurement } from "./suite.js";
@@ -39,7 +39,8 @@ const ranOf = ({ entries }: Case, { values, details }: Measurement): Ran => ({
   details,
 });
 
-export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan): Promise<readonly CaseRun[]> => {
+export const runCase = async (common: Lab, one: Case, { rounds, scale, say }: Plan): Promise<readonly CaseRun[]> => {
+  let lab = common;
   const ran = new Map<string, Ran[]>(one.implementations.map(({ id }) => [id, []]));
   const failed = new Map<string, string>();
   const teams = new Map<string, Team>();
@@ -74,6 +75,8 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
   const count = Math.min(rounds, one.rounds ?? rounds);
   for (let round = 1; round <= count; round++) {
     say(`${one.entries[0]?.name ?? ""}: round ${String(round)} of ${String(count)}`);
+    await using own = one.server && (await Lab.open(common.package, one.server));
+    lab = own ?? common;
     const order = shuffled(one.implementations.filter(({ id }) => !failed.has(id)));
     if ("together" in one) {
       const together: Team[] = [];

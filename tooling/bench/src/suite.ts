@@ -1,6 +1,7 @@
 // The parts of a package's benchmarks. A case is a workload that knows nothing of libraries. It may yield several entries:
 // what is printed and kept.
 import type { Implementation } from "./implementation.js";
+import type { StartRedisOptions } from "@kit/testing";
 import type { ClientName } from "@tooling/lab";
 import type { Lab, Opening, Team } from "./lab.js";
 import type { Operation } from "./operation.js";
@@ -60,6 +61,8 @@ interface AnyCase {
   readonly processes?: number;
   /** Independent servers. @default 1 */
   readonly servers?: number;
+  /** The server, if the case needs a special one; new in each round. Needs `isFinal`. @default one for all cases, without persistence */
+  readonly server?: StartRedisOptions;
   /** Whether each measurement needs new processes, because they cannot continue after it. */
   readonly isFinal?: boolean;
   /** The operation that it counts, if that is all it does: two builds then take turns in slices of it. */

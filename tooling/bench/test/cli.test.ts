@@ -103,6 +103,14 @@ describe("npm run bench", { timeout: 300_000 }, () => {
     expect(Math.max(...least)).toBeGreaterThan(0);
   });
 
+  it("kills a master behind one address, and sees jobs run on the replica that the Sentinels promoted", async () => {
+    const { stdout } = await bench("outage", "--case", "failover", "--json", ...cut);
+    const [entry] = (JSON.parse(stdout) as Report).cases;
+    expect(isFigure(entry?.kit)).toBe(true);
+    expect(Object.keys(entry?.peers ?? {})).toEqual(expect.arrayContaining(["bullmq@6.7.0", "bullmq@6.0.11"]));
+    expect(entry?.details["kit"]?.["ms until the last job"]).toBeGreaterThan(0);
+  });
+
   it("measures the build of another checkout next to ours for --before, and nothing else", async () => {
     const checkout = await mkdtemp(join(tmpdir(), "kit-before-"));
     const lock = join(checkout, "tooling/bench/node_modules/@kit/lock");

@@ -6,19 +6,44 @@ import { grouped, table } from "./markdown.mjs";
  *   controls: { name: string, caught: boolean }[], failures: string[] }} Run
  */
 
+/** @param {Run} run */
+const kindsOf = ({ faults }) => Object.entries(faults).filter(([, count]) => count > 0);
+
+/** @param {Run} run */
+const sumOf = (run) => grouped(kindsOf(run).reduce((sum, [, count]) => sum + count, 0));
+
+/** @param {Run} run */
+const bugsOf = ({ controls }) => `${controls.filter(({ caught }) => caught).length} of ${controls.length}`;
+
+/**
+ * The front page with the figures of the latest runs of its table.
+ * @param {string} text
+ * @param {Readonly<Record<string, Run>>} runs By package.
+ */
+export const withFaults = (text, runs) =>
+  text.replace(/(?<=^\| Fault run .*\n\| -.*\n)(?:\| .*\n)+/m, (rows) =>
+    [...rows.matchAll(/\[(\w+)\]\(.*?\)/g)]
+      .flatMap(([link, name = ""]) => {
+        const run = runs[name];
+        if (run === undefined) return [];
+        const kinds = `${sumOf(run)} of ${kindsOf(run).length} kinds`;
+        return `| ${[link, grouped(run.operations), kinds, run.violations, bugsOf(run)].join(" | ")} |\n`;
+      })
+      .join(""),
+  );
+
 /**
  * The page of the kept fault runs.
  * @param {Readonly<Record<string, Run>>} runs By package.
  */
 export function faultsPage(runs) {
-  const kindsOf = (/** @type {Run} */ { faults }) => Object.entries(faults).filter(([, count]) => count > 0);
   const rows = Object.entries(runs).map(([name, run]) => [
     `[${name}](#${name})`,
     grouped(run.operations),
     String(kindsOf(run).length),
-    grouped(kindsOf(run).reduce((sum, [, count]) => sum + count, 0)),
+    sumOf(run),
     String(run.violations),
-    `${run.controls.filter(({ caught }) => caught).length} of ${run.controls.length}`,
+    bugsOf(run),
     run.failures.length === 0 ? "passed" : "**failed**",
     run.date,
   ]);

@@ -7,7 +7,7 @@ import { errorPage } from "./a-to-z.mjs";
 import { sourcesNamed } from "./comments.mjs";
 import { defaultsPage } from "./defaults.mjs";
 import { errorsSection } from "./errors.mjs";
-import { faultsPage } from "./faults.mjs";
+import { faultsPage, withFaults } from "./faults.mjs";
 import { keysSection } from "./keys.mjs";
 import { tablesOf } from "./options.mjs";
 import { optionsSection } from "./section.mjs";
@@ -16,7 +16,7 @@ import { optionsSection } from "./section.mjs";
 
 /**
  * The pages that follow from the code of the packages, by their paths, and what is wrong in that code: `docs/reference.md` of each, and,
- * where all are given, the pages of all errors, of all defaults and of the fault runs.
+ * where all are given, the pages of all errors, of all defaults and of the fault runs, and the table of these on the front page.
  * @param {readonly Workspace[]} packages
  */
 async function pages(packages) {
@@ -53,6 +53,8 @@ async function pages(packages) {
     texts.set(join(root, "apps", "docs", "defaults.md"), defaults.text);
     const runs = JSON.parse(readFileSync(join(root, "apps", "docs", "faults.json"), "utf8"));
     texts.set(join(root, "apps", "docs", "fault-runs.md"), faultsPage(runs));
+    const front = join(root, "README.md");
+    texts.set(front, withFaults(readFileSync(front, "utf8"), runs));
   }
   for (const [path, text] of texts) {
     const style = await prettier.resolveConfig(path);

@@ -50,7 +50,7 @@ export const shownData = (data: unknown, bytes: number): unknown =>
     ? `${inPlaceOfData}${String(bytes)} bytes in base64: ${data}`
     : data;
 
-/** The board fills its forms with what it shows. A text in place of data must not become data. */
+/** The board fills its forms with the text that it shows. A placeholder must not be stored as the job's data. */
 export const enteredData = (data: unknown): unknown => {
   if (typeof data === "string" && data.startsWith(inPlaceOfData))
     throw refused(`This text is not the data of the job. Copy the data from the job's page: ${data.slice(0, 50)}`);

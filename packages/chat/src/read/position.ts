@@ -66,7 +66,7 @@ const parsed = (token: string): unknown => {
  * A token may come from a browser, so it only decides where to start: `changes.lua` looks up what the member may see. A token for
  * another number of shards starts again at the member's positions.
  *
- * @throws {TypeError} the token is no text.
+ * @throws {TypeError} the token is not a string.
  * @throws {ChatTokenError} the token is damaged or too large, or belongs to another member.
  */
 export const decodeToken = (member: string, token: string | undefined, shards: number): ReaderPosition => {

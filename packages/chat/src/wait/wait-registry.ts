@@ -59,7 +59,7 @@ export class WaitRegistry {
 
   /**
    * Starts to watch. `positions` and `chats` are from one read: the reader's position, and all its chats then. If two waits of a
-   * member start at the same time, both read. The first to arrive here decides, and entries keep its record right. False if joins may
+   * member start at the same time, both read. The first one to call this decides, and new entries keep its record correct. False if joins may
    * have been missed since.
    */
   learn(name: string, positions: readonly string[], chats: readonly string[]): boolean {
@@ -161,7 +161,7 @@ export class WaitRegistry {
     for (const interest of interests) wakeAll(interest);
   }
 
-  /** Whether an entry is news in a chat of the member. A position is, if it is its own or all members may see it. */
+  /** Whether an entry is news in a chat of the member. A position is news if it is the member's own, or if all members may see it. */
   #concerns(interest: Interest, { chat, kind, values }: ActivityEntry, withPositions: boolean): boolean {
     if (!interest.chats.has(chat)) return false;
     const [member = "", , isOpen] = values;

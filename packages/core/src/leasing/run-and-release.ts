@@ -2,7 +2,7 @@ import type { ReleaseOutcome } from "./held.js";
 
 /**
  * Runs `routine` with a held object, and then releases the object, even after an error. The routine's error takes precedence. A
- * failed release has no outcome: it is retried in the background, and the result stays valid.
+ * failed release does not change the result: the release is retried in the background.
  */
 export const runAndRelease = async <Held extends { release(): Promise<ReleaseOutcome> }, T>(
   held: Held,

@@ -30,7 +30,7 @@ export class ReadWriteLease extends Lease {
   #downgrades = 0;
   /** The latest downgrade that had a reply. */
   #downgraded = 0;
-  /** Whether an upgrade had no reply that counts: the server may have given the lease a fencing token that is not known here. */
+  /** Whether the last upgrade had no usable reply. The server may have given the lease a fencing token that this object does not have. */
   #isUnsure = false;
 
   /** @internal */
@@ -69,8 +69,8 @@ export class ReadWriteLease extends Lease {
   }
 
   /**
-   * Turns a reader's lease into a writer's, if it is the only lease of the lock. What you have read stays true. Resolves with whether the
-   * lease is a writer's now, with a new `fencingToken`. It never waits, because two readers that wait for each other would wait forever.
+   * Turns a reader's lease into a writer's, if it is the only lease of the lock. What you have read stays true. Resolves with true
+   * if the lease is a writer's now; it then has a new `fencingToken`. It never waits, because two readers that wait for each other would wait forever.
    * Writers in the queue are served later. With `durable` the lease is a writer's only when replicas or disks have the upgrade.
    *
    * @throws {LockLostError} the lease is lost, released or handed over.

@@ -22,7 +22,7 @@ export type LinesHandler = (lines: readonly string[], results: Results, context:
 
 /**
  * How often results and position are committed: at the first limit that is reached, and always at the end of a file. While a commit is in
- * flight, the handler gets at most four times as many more lines.
+ * flight, the handler receives more lines, up to four times these limits.
  */
 export interface FlushOptions {
   /**

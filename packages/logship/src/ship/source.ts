@@ -16,7 +16,7 @@ export interface Source {
   readonly isRepeatable: boolean;
   /** Whether its call has opened another source before: then the call waits out an outage even for the first command. */
   readonly isFurther?: boolean;
-  /** Whether no other call can have the same identity. */
+  /** Whether it has no identity, so that a later call cannot continue it. */
   readonly isNameless?: boolean;
   /** The gzip file, if it is inflated. */
   readonly gzip?: OpenFile;

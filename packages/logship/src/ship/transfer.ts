@@ -159,7 +159,7 @@ const shippedBefore = async (
   return { id, name, textBytes, storedBytes, lines, sha256, wasShipped: true };
 };
 
-/** The values of a source, and `late` whenever none has arrived for `ms` while `isWanted()`. */
+/** Yields the values of a source, and `late` after each `ms` without a value while `isWanted()`. */
 async function* timely<T>(
   source: AsyncIterable<T>,
   ms: number,

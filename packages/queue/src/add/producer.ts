@@ -54,7 +54,7 @@ const isGroup = (item: Item): item is readonly NewJob[] => Array.isArray(item);
 const jobsOf = (item: Item): readonly NewJob[] => (isGroup(item) ? item : [item]);
 const isRepeatable = (job: NewJob): boolean => job.isRepeatable;
 const bytesOf = ({ payload }: NewJob): number => payload.length + overheadBytes;
-/** The share of a job in the bytes of a call. In a group it counts as at least a thousandth. */
+/** The share of a job in the bytes of a call: at least a thousandth of the maximum, because a call adds up to 1,000 jobs of a group. */
 const shareOf = (job: NewJob): number => Math.max(bytesOf(job), Math.floor(maxBytes / maxAdded));
 const sizeOf = (item: Item): number =>
   isGroup(item) ? item.reduce((sum, job) => sum + shareOf(job), 0) : bytesOf(item);

@@ -138,7 +138,7 @@ export interface AdoptedSchedule {
  * without one, because BullMQ uses the zone of the process that computes them.
  *
  * BullMQ stored no definition before version 5.10, no template before 5.31, and no limit before 5.41: in these versions only the next job
- * has them. In every version the next job has the number of past jobs. A later version restarts the count in a definition of an earlier
+ * has them. In every version the next job stores how many jobs came before it. A later version restarts the count in a definition of an earlier
  * one.
  */
 export const adoptedSchedule = async (

@@ -46,7 +46,7 @@ interface FlowSource {
 /** By the commands of a queue object. */
 const sources = new WeakMap<object, FlowSource>();
 
-/** The commands of a queue, of which `add` stores flows. */
+/** The commands of a queue, whose `add` stores flows. */
 const flowCommands = (commands: QueueParts["commands"]): ProducerCommands => ({
   context: commands.context,
   get isChecked() {

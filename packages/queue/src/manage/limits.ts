@@ -48,7 +48,7 @@ interface NameLimits {
   /**
    * How many of them can be active at a time, 1 to 1,000.
    *
-   * @default as it is; at first unlimited
+   * @default unchanged; a new limit is unlimited
    */
   readonly concurrency?: number | null | undefined;
 }
@@ -83,7 +83,7 @@ interface QueueLimits {
   /**
    * How many jobs can be active at a time, 1 to 1,000,000. An expired lease counts until a worker has taken the job back.
    *
-   * @default as it is; at first unlimited
+   * @default unchanged; a new limit is unlimited
    */
   readonly concurrency?: number | null | undefined;
   /**
@@ -91,7 +91,7 @@ interface QueueLimits {
    * first rate starts with a full burst. A changed rate continues with the remaining burst, so the change itself lets no extra job start.
    * Null also ends a wait that a handler requested with a RateLimitError.
    *
-   * @default as it is; at first unlimited
+   * @default unchanged; a new limit is unlimited
    */
   readonly rate?: QueueRate | null | undefined;
   /**
@@ -99,7 +99,7 @@ interface QueueLimits {
    * limits. When a name is at its limit, jobs of other names pass its jobs, which keep their order. Up to 100 names of a queue can be
    * limited or paused. Jobs that are active when their name first gets a `concurrency` don't count. A pause of the name stays unchanged.
    *
-   * @default as they are; at first none
+   * @default unchanged; a new queue has none
    */
   readonly names?: Readonly<Record<string, NameLimits | null>> | undefined;
   /**
@@ -123,14 +123,14 @@ interface QueueLimits {
    * How often jobs of each group can start: `count` per `perMs`, evenly spread, at most one per millisecond. A start that is up to 100 ms late
    * does not delay the next one. A job counts when a worker takes it, even if it goes back. Null: unlimited.
    *
-   * @default as it is; at first unlimited
+   * @default unchanged; a new limit is unlimited
    */
   readonly groupRate?: GroupRate | null | undefined;
   /**
    * Limits for up to 100 single groups in a call. Null removes the limits of a group. Groups that you omit keep their limits. A pause of
    * the group stays unchanged.
    *
-   * @default as they are; at first none
+   * @default unchanged; a new queue has none
    */
   readonly groups?: Readonly<Record<string, GroupLimits | null>> | undefined;
 }

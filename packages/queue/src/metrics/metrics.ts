@@ -78,7 +78,7 @@ export class QueueMetrics implements MetricSource {
   }
 
   /**
-   * Reads the numbers of the queue, in four short calls, one more for every 50 workers, and the calls for `countNames`.
+   * Reads the numbers of the queue in four short calls, plus one for every 50 workers, plus the calls for `countNames`.
    *
    * @throws {KitUnavailableError} no server answered in time.
    */

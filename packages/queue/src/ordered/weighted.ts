@@ -25,7 +25,7 @@ export class WeightedOrder implements Order {
   }
 }
 
-/** The queue has no job for the handlers that it got: the others have not gained by that. */
+/** The queue has no job for the handlers that it was given. Takes back the credit that other queues got for them. */
 const release = (quiet: Served, served: readonly Served[]): void => {
   for (const other of served) if (!other.worker.isQuiet) other.credit -= quiet.granted * other.weight;
   quiet.granted = quiet.credit = 0;

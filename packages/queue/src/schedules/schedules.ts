@@ -94,8 +94,8 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
    * A new timing applies immediately, and restarts its `count`. If a run is due but has not added its job yet, the new timing applies from
    * that run; `missed` decides about late runs. A change of anything else keeps the next run.
    *
-   * A schedule that has ended stays, without a next run, until you remove it, so a restart does not start it again. A schedule whose
-   * `endAt` has passed has ended when it is added.
+   * A schedule that has ended stays, without a next run, until you remove it, so a restart does not start it again. A schedule
+   * that is added after its `endAt` never runs.
    *
    * @throws {JobPayloadError} the data cannot be stored, or is larger than `maxPayloadBytes`.
    * @throws {ScheduleError} there is a `cron`, and croner is not installed.

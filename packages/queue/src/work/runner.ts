@@ -12,7 +12,7 @@ import { realTimers, type Turn } from "./turn.js";
 type Handler = (job: Job) => unknown;
 type HandlerOf = (name: string) => ((job: TakenJob) => unknown) | undefined;
 
-/** The name of the handler for all jobs whose names have none. */
+/** The name of the handler for jobs of all other names. */
 const anyName = "*";
 
 /**

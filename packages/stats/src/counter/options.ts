@@ -46,7 +46,7 @@ export const daysRules = {
   lastDays: required(integer(1, 1_000)),
 } satisfies RulesOf<DaysOptions>;
 
-/** @throws {TypeError | RangeError} the value is no amount. */
+/** @throws {TypeError | RangeError} the value is not a valid amount. */
 export const amountOption = (amount: unknown): number => {
   if (typeof amount !== "number") throw new TypeError(`Expected \`amount\` to be a number, got ${typeof amount}`);
   if (!Number.isSafeInteger(amount) || amount < 0)

@@ -38,7 +38,7 @@ export class CounterSeries extends Series<Tally, number, CounterOutbox> {
    * An amount that cannot be counted does not throw: the buffer is full, `at` is too far ahead, or the object is closed. The
    * event `dropped` reports it. A process that is killed loses the amounts that it has not sent.
    *
-   * @throws {TypeError | RangeError} `amount` is no integer from 0 to 2^53 − 1, or `at` is no instant.
+   * @throws {TypeError | RangeError} `amount` is not an integer from 0 to 2^53 − 1, or `at` is not an instant.
    */
   inc(amount = 1, options: WriteOptions = noOptions): void {
     const added = amount === 1 ? 1 : amountOption(amount);

@@ -48,7 +48,7 @@ export class Frequencies {
     return before - this.counts.size;
   }
 
-  /** Adds others: nothing is lost, so that its list may become longer. */
+  /** Adds the counts of others and drops none, so its list can become longer. */
   merge(other: Frequencies): void {
     for (const [fingerprint, count] of other.counts) this.add(fingerprint, count);
     this.missed += other.missed;

@@ -111,7 +111,7 @@ export const logRules = {
 const withErrors = (_key: string, value: unknown): unknown =>
   value instanceof Error ? { name: value.name, message: value.message, stack: value.stack } : value;
 
-/** @throws {TypeError | RangeError} an option is invalid, or the fields are no JSON or too long. */
+/** @throws {TypeError | RangeError} an option is invalid, or the fields are not JSON or are too long. */
 export const logOptions = (
   options: LogOptions,
   maxBytes: number,

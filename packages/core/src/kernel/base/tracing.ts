@@ -67,8 +67,8 @@ export const carryTraces = (offered: TraceCarrier): (() => void) => {
 };
 
 /**
- * Calls `listener` with the name of each traced operation: immediately for those that have run, and before its first run for each
- * new one. Returns a function that stops this.
+ * Calls `listener` once for each traced operation, with its name: immediately if the operation has run before, otherwise before its
+ * first run. Returns a function that stops this.
  */
 export const onTraced = (listener: (name: string) => void): (() => void) => {
   const hear = (message: unknown): void => listener((message as { readonly name: string }).name);

@@ -1,5 +1,6 @@
 // What an outage of Redis costs each library: nothing is tuned, and every program does what its documentation says.
 import { setTimeout as sleep } from "node:timers/promises";
+import type { StartRedisOptions } from "@kit/testing";
 import { now } from "@tooling/lab";
 import type { Lab, Team } from "../../lab.js";
 import { atLeast, atMost, type Case, type Measurement, type Suite } from "../../suite.js";
@@ -11,6 +12,9 @@ const beforeMs = 10_000;
 const afterMs = 20_000;
 /** How long jobs may come after the last add. */
 const patienceMs = 30_000;
+
+/** Redis stays down for this long after SIGKILL. */
+const restartMs = 5_000;
 
 /** Breaks the server, and resolves with the instant at which it works again. */
 type Outage = (lab: Lab, scale: number) => Promise<number>;
@@ -33,16 +37,19 @@ const measure = async (team: Team, outage: Promise<number>, scale: number): Prom
     }
     const rate = (from: number, to: number): number =>
       (all.filter(([, at]) => at >= from && at < to).length * 1_000) / (to - from);
-    const first = Math.min(...all.filter(([, at]) => at > backAt).map(([, at]) => at));
+    // If none ran, the time in which none did.
+    const first = Math.min(now(), ...all.filter(([, at]) => at > backAt).map(([, at]) => at));
     const last = Math.max(...all.map(([, at]) => at));
     const lost = acknowledged.filter((n) => !times.has(n)).length;
     const doubled = [...times.values()].filter((count) => count > 1).length;
+    const brokenAt = startedAt + beforeMs * scale;
     // In the last quarter, when the backlog should be gone.
     const after = rate(endedAt - (afterMs * scale) / 4, endedAt);
     return {
       values: [first - backAt, lost, doubled],
       details: {
-        "jobs/s before": rate(startedAt + (beforeMs * scale) / 2, startedAt + beforeMs * scale),
+        "jobs/s before": rate(startedAt + (beforeMs * scale) / 2, brokenAt),
+        "jobs/s during": rate(brokenAt, backAt),
         "jobs/s after": after,
         acknowledged: acknowledged.length,
         "ms until the last job": last - backAt,
@@ -53,12 +60,12 @@ const measure = async (team: Team, outage: Promise<number>, scale: number): Prom
   }
 };
 
-const outageCase = (name: string, about: string, outage: Outage): Case => ({
+const outageCase = (name: string, about: string, outage: Outage, server?: StartRedisOptions): Case => ({
   entries: [
     {
       name: `${name}: first job after`,
       unit: "ms",
-      about,
+      about: `${about}; how long none ran, if none did`,
       goal: [...atLeast({ bullmq: 1, "bee-queue": 1 }), ...atMost(1_500, "max")],
     },
     {
@@ -69,10 +76,13 @@ const outageCase = (name: string, about: string, outage: Outage): Case => ({
     },
     { name: `${name}: jobs run twice`, unit: "jobs", about },
   ],
-  ...implementations.pick(["kit", "bullmq defaults", "bee-queue defaults"], { deadlineMs: 2_000 }),
+  ...implementations.pick(["kit", "bullmq defaults", "bullmq 6.0 defaults", "bee-queue defaults"], {
+    deadlineMs: 2_000,
+  }),
   rounds: 3,
   processes: 2,
   isFinal: true,
+  ...(server && { server }),
   together: async (teams, lab, scale) => {
     for (const team of teams) {
       await team.worker(0).ask("handle", { concurrency: 10 });
@@ -109,6 +119,26 @@ export const suite: Suite = {
         }
         return now();
       },
+    ),
+    outageCase(
+      "outage by SIGKILL",
+      `the server is killed (SIGKILL) and starts again 5 s later, append-only file synced every second; ${rate}`,
+      async ({ node }, scale) => {
+        await node.kill();
+        await sleep(restartMs * scale);
+        await node.start();
+        return now();
+      },
+      { persistence: "everysec" },
+    ),
+    outageCase(
+      "outage by failover",
+      `the master is killed, Sentinels promote a replica after about 3 s, one address follows the master; ${rate}`,
+      async (lab) => {
+        await lab.failOver();
+        return now();
+      },
+      { mode: "sentinel" },
     ),
   ],
 };

@@ -158,16 +158,24 @@ const kit: Definition = {
   },
 };
 
-const bullmq = (id: string, isDefaults: boolean, settings: object): Definition => ({
+const bullmq = (
+  id: string,
+  isDefaults: boolean,
+  settings: object,
+  from: "bullmq" | "bullmq60" = "bullmq",
+): Definition => ({
   id,
-  peer: pinned("bullmq"),
+  peer: pinned(from),
   isDefaults,
   settings: isDefaults ? "as it comes" : inWords(settings),
   open: async (url) => {
-    const { FlowProducer, Queue, Worker } = await import("bullmq");
+    const loading = from === "bullmq" ? import("bullmq") : import("bullmq60");
+    const { FlowProducer, Queue, Worker } = (await loading) as typeof import("bullmq");
+    // Two versions on one server must not share a queue.
+    const own = from === "bullmq" ? name : from;
     const connection = await connected(url);
     let producer: InstanceType<typeof FlowProducer> | undefined;
-    const queue = new Queue(name, { connection: connection as never, defaultJobOptions: settings });
+    const queue = new Queue(own, { connection: connection as never, defaultJobOptions: settings });
     queue.on("error", () => undefined);
     const blocking = reconnecting(url);
     blocking.options.maxRetriesPerRequest = null;
@@ -180,11 +188,11 @@ const bullmq = (id: string, isDefaults: boolean, settings: object): Definition =
         Promise.all(all.map((data) => queue.add("job", data, { priority: priorityOf(data) + 100 }))),
       addFlows: (flows) => {
         if (!producer) producer = new FlowProducer({ connection: connection as never }).on("error", () => undefined);
-        const job = (data: Data) => ({ name: "job", queueName: name, data, opts: settings });
+        const job = (data: Data) => ({ name: "job", queueName: own, data, opts: settings });
         return producer.addBulk(flows.map(({ root, children }) => ({ ...job(root), children: children.map(job) })));
       },
       work: async (concurrency, handler) => {
-        const worker = new Worker<Data>(name, async ({ data }) => handler(data, noSignal), {
+        const worker = new Worker<Data>(own, async ({ data }) => handler(data, noSignal), {
           connection: blocking as never,
           concurrency,
         });
@@ -403,6 +411,7 @@ export const implementations = catalogOf<BenchQueue, QueueSetup>([
   kit,
   bullmq("bullmq", false, keepNothing),
   bullmq("bullmq defaults", true, {}),
+  bullmq("bullmq 6.0 defaults", true, {}, "bullmq60"),
   bee("bee-queue", false, tellNothing),
   bee("bee-queue defaults", true, {}),
   groupmq,
