@@ -153,7 +153,7 @@ export class Producer {
     for (const item of items) for (const job of jobsOf(item)) if (!job.isGivenUp) wanted.push(job);
     const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
     let next = 0;
-    const resultOf = ({ call }: NewJob): Added | Error => (call === undefined ? "" : (results[next++] ?? ""));
+    const resultOf = ({ call }: NewJob): Added | Error => (call === undefined ? "" : results[next++]!);
     return items.map((item) => {
       if (!isGroup(item)) return resultOf(item);
       const own = item.map(resultOf);
@@ -184,7 +184,7 @@ export class Producer {
     let plan = "";
     for (const job of jobs) {
       job.call = call;
-      job.id ??= made[ids.length] ?? "";
+      job.id ??= made[ids.length]!;
       plan += `${plan && "\n"}${job.id}${job.words}`;
       ids.push(job.id);
       blobs.push(blobOf(stamp, job.head, job.payload));

@@ -114,7 +114,7 @@ they pass it on for over an hour, then its attempts fail.
 
 Start a worker with a handler of this name or \`*\`. To see what each worker handles, run \`kit queue workers NAME\`. The check reads the first ${String(lookedAt)} jobs of each state.
 `,
-  cost: 11,
+  cost: 14,
   look: async ({ redis, prefix, signal, names }) => {
     const findings: Finding[] = [];
     for (const queue of names ?? (await queuesWith("jobs", redis, prefix, signal))) {

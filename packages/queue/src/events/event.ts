@@ -89,7 +89,7 @@ const contentsOf = (line: string): readonly Content[] => {
     case "added":
       return [{ type, id, name: decodedName(first), state: addedStates.find((state) => state === second) ?? "ready" }];
     case "active":
-      return [{ type, id, name: decodeURIComponent(first), worker: workerIn(second) }];
+      return [{ type, id, name: decodedName(first), worker: workerIn(second) }];
     case "cancelled":
       return [{ type, id, name: decodedName(first) }];
     case "failed": {

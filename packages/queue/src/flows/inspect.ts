@@ -67,7 +67,7 @@ export const inspectFlow = async (
   return { queue, id, state, open: stored.open, ...pageOf(stored) };
 };
 
-/** How many pages of a queue's families one call reads, unless it says so. */
+/** How many pages of a queue's families one call reads by default. */
 const maxPages = 1_000;
 
 /**

@@ -71,7 +71,7 @@ export class QueueFullError extends KitError {
   constructor(queue: string, maxPending: number) {
     super(
       "KIT_QUEUE_FULL",
-      `Queue ${shown(queue)} has ${String(maxPending)} unsent adds. Wait for earlier adds, or raise maxPending`,
+      `Queue ${shown(queue)} has ${String(maxPending)} unsent adds. Wait, or raise maxPending`,
       {
         retryable: true,
       },

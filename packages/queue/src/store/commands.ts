@@ -212,19 +212,18 @@ export class QueueCommands {
       executor,
     }: { deadlineMs?: number; executor?: ClientContext["executor"] } = {},
   ): Promise<scripts.StepReply> {
-    const replies = callers.map((caller) => this.#repliesOf(caller));
-    const own = { taken: this.#takenBy(request.takeId), replies };
-    const args = { ...request, done, others };
-    // A call reads its keys before it waits, so all steps share them. A copy of all keys takes 4 µs, a tenth of a step.
-    return this.move(({ step }) =>
-      step.run(executor ?? this.context, Object.assign(this.keys, own), args, { deadlineMs }),
-    );
+    return this.move(({ step }) => {
+      // A call reads its keys before it waits, so all steps share them. A copy of all keys takes 4 µs, a tenth of a step.
+      const replies = callers.map((caller) => repliesKey(this.head, caller));
+      const keys = Object.assign(this.keys, { taken: takenKey(this.head, request.takeId), replies });
+      return step.run(executor ?? this.context, keys, { ...request, done, others }, { deadlineMs });
+    });
   }
 
   /** Reads outcomes for `caller`, and deletes the ones it has received. */
   outcomes(caller: string, received: readonly string[], wanted: readonly string[]): Promise<readonly Buffer[]> {
     const { deadlineMs } = this.settings;
-    const keys = { ...this.keys, replies: this.#repliesOf(caller) };
+    const keys = { ...this.keys, replies: repliesKey(this.head, caller) };
     return scripts.outcomes.run(
       this.context,
       keys,
@@ -236,7 +235,7 @@ export class QueueCommands {
   /** Undoes a take whose reply was lost. Resolves with the number of returned jobs. */
   recover(takeId: string): Promise<number> {
     const { deadlineMs } = this.settings;
-    const keys = { ...this.keys, taken: this.#takenBy(takeId) };
+    const keys = { ...this.keys, taken: takenKey(this.head, takeId) };
     return this.move(({ recover }) => recover.run(this.context, keys, { takeId }, { deadlineMs }));
   }
 
@@ -268,19 +267,11 @@ export class QueueCommands {
     stop();
   }
 
-  #takenBy(takeId: string): string {
-    return takenKey(this.head, takeId);
-  }
-
   #keysFor(plan: string, answeredTo: readonly string[]): AddKeys {
     const answered = answeredTo.map((producer) => answeredKey(this.head, producer));
     const others = plan.includes(planned("group")) ? groupKeys.map((part) => this.keys[part]) : [];
     if (/\t(?:ifNew|answer)/.test(plan)) others.push(...onceKeys(this.keys, answered, plan.includes(planned("key"))));
     return { ...this.keys, others };
-  }
-
-  #repliesOf(caller: string): string {
-    return repliesKey(this.head, caller);
   }
 
   /**
