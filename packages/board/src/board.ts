@@ -11,7 +11,7 @@ import {
   commandOf,
   Doctor,
   Finder,
-  findingsPart,
+  findingsHead,
   healthPage,
   html,
   type Html,
@@ -118,7 +118,7 @@ class Handler {
     }
     if (kind === undefined)
       return page === undefined
-        ? { thing: board, page: (view) => overviewPage(view, this.#finder, findingsPart(this.#doctor, false)) }
+        ? { thing: board, page: (view) => overviewPage(view, this.#finder, findingsHead(this.#doctor)) }
         : undefined;
     const inspector = inspectorOf(packages, kind);
     const names = query.getAll("name");

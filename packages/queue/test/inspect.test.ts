@@ -304,17 +304,6 @@ describe("kit queue pause", () => {
   });
 });
 
-describe("a check with names", () => {
-  it("looks at these queues only", async () => {
-    await run("queue pause", [name]);
-    const [check] = descriptor.checks!;
-    const checked = (...names: string[]) =>
-      check!.look({ redis: client(), prefix: redis.prefix, signal: new AbortController().signal, names });
-    expect(await checked("another")).toEqual([{ severity: "ok", text: "no queue is paused" }]);
-    expect(await checked("another", name)).toMatchObject([{ severity: "warning" }]);
-  });
-});
-
 describe("@kit/queue/manage", () => {
   it("counts ready jobs of each priority", async () => {
     await queue.addAll([5, -4, 5, 1_048_575, -1_048_575].map((priority) => ({ name: "job", data: 1, priority })));

@@ -6,7 +6,7 @@ const batch = 1_000;
 /** The steps of one page. */
 export const scanSteps = 4;
 /** The keys of each package whose memory is measured. */
-const sampledKeys = 4;
+const sampledKeys = 8;
 /** The names of one kind that a board keeps in memory. */
 export const maxNames = 10_000;
 
@@ -53,9 +53,6 @@ const mastersOf = (redis: Connection): readonly Pick<Connection, "call">[] => {
   return nodes ? nodes.call(redis, "master") : [redis];
 };
 
-/** The connection of a client: it changes with each reconnect. A client without one is its own place. */
-const placeOf = (node: object | undefined): unknown => (node as { stream?: unknown } | undefined)?.stream ?? node;
-
 const globOf = (text: string): string => text.replace(/[\\*?[\]]/g, "\\$&");
 
 /** The things of a kind whose name has this text, in the order of their names. */
@@ -75,8 +72,6 @@ export class Finder {
   #scan = 0;
   #node = 0;
   #cursor = "0";
-  /** The connection that the cursor is from. */
-  #place: unknown;
   #running: Promise<void> | undefined;
 
   constructor(packages: readonly PackageDescriptor[], prefix: string) {
@@ -108,9 +103,6 @@ export class Finder {
 
   async #read(redis: Connection): Promise<void> {
     const nodes = mastersOf(redis);
-    // A cursor is only valid on the server that returned it. After a failover, the scan starts again, and keeps the names.
-    if (this.#cursor !== "0" && placeOf(nodes[this.#node]) !== this.#place)
-      [this.#node, this.#cursor, this.#packages] = [0, "0", new Map()];
     // A Cluster client that is connecting knows no node yet. With few keys, one page shows all nodes.
     const steps = nodes.length === 0 ? 0 : Math.max(scanSteps, nodes.length);
     for (let step = 0; step < steps; step++) {
@@ -118,7 +110,7 @@ export class Finder {
       const reply = await node.call("SCAN", this.#cursor, "MATCH", `${globOf(this.#prefix)}:*`, "COUNT", batch);
       const [cursor, keys] = reply as [string | number, string[]];
       for (const key of keys) this.#take(key);
-      [this.#cursor, this.#place] = [String(cursor), placeOf(node)];
+      this.#cursor = String(cursor);
       if (this.#cursor === "0" && ++this.#node >= nodes.length) return this.#end();
     }
   }

@@ -1,88 +1,50 @@
-import { KitError } from "@kit/core";
+import { type Connection, KitError } from "@kit/core";
 import { counted, type DoctorCheck, type Finding, inTime, isForbidden } from "@kit/core/toolkit";
-import { type Finder, thingsOf } from "./find.js";
+import type { Finder } from "./find.js";
 import { address, bytes, count, html, type Html, instant, none, prose, visible } from "./html.js";
-import { usualCost } from "./overview.js";
 import { card, note, overviewPath, tableOf } from "./parts.js";
 import type { Page, View } from "./view.js";
 
 /** How long one check may take, and how long the findings are kept for all viewers. */
 const checkMs = 5_000;
 const keptMs = 60_000;
-/** The commands of the checks in one page, and the things that a check looks at. */
-const maxCommands = 50;
-const maxThings = 100;
 
-/** A check, or its part about one thing. */
-interface Part {
-  readonly check: DoctorCheck;
-  readonly cost: number;
-  readonly names?: readonly string[];
+interface Checked {
+  readonly id: string;
+  readonly findings: readonly Finding[];
 }
 
-/** The findings of the checks. Each page runs some parts of them. When all have run, the findings are kept for a minute, for all viewers. */
+/** The last findings. The checks run once for all viewers. */
 export class Doctor {
-  #parts: Part[] = [];
-  /** The findings of the last round by check, or else those so far. Only the doctor sets them. */
-  found: ReadonlyMap<string, readonly Finding[]> = new Map();
-  #round = new Map<string, readonly Finding[]>();
-  /** Whether the round looks at all things, since the finder has read all keys. */
-  #isOfAll = false;
-  /** When a page last ran some. */
-  #at = -Infinity;
-  #running: Promise<void> | undefined;
+  #last: { readonly at: number; readonly checks: readonly Checked[] } | undefined;
+  #running: Promise<readonly Checked[]> | undefined;
 
-  /** Whether all checks have run, the last one within a minute. */
-  get isWhole(): boolean {
-    return this.#parts.length === 0 && this.#isOfAll && !this.#isOld;
+  /** The findings of the last minute, if there are any. */
+  get recent(): readonly Checked[] | undefined {
+    return this.#last && performance.now() - this.#last.at < keptMs ? this.#last.checks : undefined;
   }
 
-  get #isOld(): boolean {
-    return performance.now() - this.#at > keptMs;
+  async check(view: View): Promise<readonly Checked[]> {
+    const { recent } = this;
+    if (recent) return recent;
+    this.#running ??= this.#checkAll(view).finally(() => (this.#running = undefined));
+    return await this.#running;
   }
 
-  /** Runs the next parts. Pages that ask at the same time share this. */
-  async next(view: View, finder: Finder): Promise<void> {
-    if (this.isWhole) return;
-    this.#running ??= this.#run(view, finder).finally(() => (this.#running = undefined));
-    await this.#running;
-  }
-
-  async #run(view: View, finder: Finder): Promise<void> {
-    if (this.#parts.length === 0 || this.#isOld)
-      [this.#parts, this.#round, this.#isOfAll] = [partsOf(view, finder), new Map(), finder.isWhole];
-    if (this.found.size === 0) this.found = this.#round;
-    this.#at = performance.now();
-    let left = maxCommands;
-    // One after another: a board must not put load on the server.
-    for (let [part] = this.#parts; part; [part] = this.#parts) {
-      if (part.cost > left) return;
-      left -= part.cost;
-      const all = [...(this.#round.get(part.check.id) ?? []), ...(await findingsOf(part, view))];
-      const notable = all.filter(({ severity }) => severity !== "ok");
-      this.#round.set(part.check.id, notable.length > 0 ? notable : all.slice(-1));
-      this.#parts.shift();
-    }
-    this.found = this.#round;
+  async #checkAll({ redis, prefix, packages }: View): Promise<readonly Checked[]> {
+    const checks: Checked[] = [];
+    // One check after another: a board must not put load on the server.
+    for (const check of packages.flatMap((one) => one.checks ?? []))
+      checks.push({ id: check.id, findings: await findingsOf(check, redis, prefix) });
+    this.#last = { at: performance.now(), checks };
+    return checks;
   }
 }
 
-const partsOf = ({ packages }: View, { kinds }: Finder): Part[] =>
-  packages.flatMap(({ inspectors, checks = [] }) => {
-    const kind = kinds.find(({ inspector }) => inspectors?.includes(inspector));
-    const names = kind ? thingsOf(kind).map(({ name }) => [name]) : [];
-    return checks.flatMap((check): readonly Part[] => {
-      const cost = Math.min(check.cost ?? usualCost, maxCommands);
-      if (check.cost === undefined) return [{ check, cost }];
-      return (names.length === 0 ? [[]] : names.slice(0, maxThings)).map((one) => ({ check, cost, names: one }));
-    });
-  });
-
-const findingsOf = async ({ check, names }: Part, { redis, prefix }: View): Promise<readonly Finding[]> => {
+const findingsOf = async ({ look }: DoctorCheck, redis: Connection, prefix: string): Promise<readonly Finding[]> => {
   const signal = AbortSignal.timeout(checkMs);
   try {
-    const looked = check.look({ redis, prefix, signal, ...(names && { names }) });
-    return await inTime(looked, { signal }, () => new Error("late"));
+    return await inTime(look({ redis, prefix, signal }), { signal }, () => new Error("late"));
   } catch (error) {
     const text = KitError.is(error)
       ? error.message
@@ -93,43 +55,43 @@ const findingsOf = async ({ check, names }: Part, { redis, prefix }: View): Prom
   }
 };
 
-/** In the order of the rows. */
-const tones = { problem: "bad", warning: "warn", skipped: "info", ok: "good" } as const;
-const order = Object.keys(tones);
+const tones = { problem: "bad", warning: "warn", ok: "good", skipped: "info" } as const;
+const order = ["problem", "warning", "skipped", "ok"] as const;
 
-/** Loads the findings again, until all checks have run. */
-const again = (part: string): Html =>
-  html`hx-get="${address(["page", "health"], ["part", part])}" hx-trigger="load delay:300ms" hx-select="#findings"
-  hx-swap="outerHTML"`;
+const findingRow = ({ severity, text, fix }: Finding, id: string): readonly (string | Html)[] => [
+  html`<span class="badge ${tones[severity]}">${severity}</span>`,
+  id,
+  html`${prose(text)}${fix === undefined ? none : html`<br /><span class="quiet">Fix: ${prose(fix)}</span>`}`,
+];
 
-/** The findings, or only those that somebody should act on. One line if there are none. */
-export const findingsPart = ({ found, isWhole }: Doctor, hasAll: boolean): Html => {
-  const rows = [...found]
-    .flatMap(([id, findings]) => findings.map((finding) => ({ id, ...finding })))
-    .filter(({ severity }) => hasAll || severity === "problem" || severity === "warning")
-    .toSorted((a, b) => order.indexOf(a.severity) - order.indexOf(b.severity))
-    .map(({ id, severity, text, fix }) => [
-      html`<span class="badge ${tones[severity]}">${severity}</span> <small>${id}</small>`,
-      html`${prose(text)}${fix === undefined ? none : html`<br /><span class="quiet">Fix: ${prose(fix)}</span>`}`,
-    ]);
-  return html`<section
-    id="findings"
-    class="${rows.length === 0 ? "" : "card"}"
-    ${isWhole ? none : again(hasAll ? "all" : "findings")}
-  >
+/** The findings that somebody should act on, or one line that there are none. */
+const findingsPart = (checks: readonly Checked[], isWhole: boolean): Html => {
+  const all = checks.flatMap(({ id, findings }) => findings.map((finding) => ({ id, finding })));
+  const rows = all
+    .filter(({ finding: { severity } }) => isWhole || severity === "problem" || severity === "warning")
+    .toSorted((a, b) => order.indexOf(a.finding.severity) - order.indexOf(b.finding.severity))
+    .map(({ id, finding }) => findingRow(finding, id));
+  return html`<section id="findings" class="${rows.length === 0 ? "" : "card"}">
     ${
-      rows.length > 0
-        ? html`${hasAll ? none : html`<h2>Needs attention</h2>`}${tableOf("Findings", ["check", "finding"], rows)}`
-        : isWhole
-          ? note("good", `${counted(found.size, "check")}: no problems found.`)
-          : none
+      rows.length === 0
+        ? note("good", `${counted(checks.length, "check")}: no problems found.`)
+        : html`${isWhole ? none : html`<h2>Needs attention</h2>`}${tableOf("Findings", ["severity", "check", "finding"], rows)}`
     }
-    ${isWhole ? none : html`<p class="quiet"><a href="${address(["page", "health"])}">Run the health checks</a></p>`}
+  </section>`;
+};
+
+/** The findings at the top of the overview. If there are none from the last minute, they are loaded after the page. */
+export const findingsHead = (doctor: Doctor): Html => {
+  if (doctor.recent) return findingsPart(doctor.recent, false);
+  const page = address(["page", "health"], ["part", "findings"]);
+  return html`<section id="findings" hx-get="${page}" hx-trigger="load" hx-select="#findings" hx-swap="outerHTML">
+    <p class="quiet"><a href="${address(["page", "health"])}">Run the health checks</a></p>
   </section>`;
 };
 
 /** The keys and the memory of each package, from a few of its keys. */
 const memoryPart = async ({ redis }: View, finder: Finder): Promise<Html> => {
+  await finder.next(redis);
   const rows = await Promise.all(
     [...finder.packages]
       .toSorted(([a], [b]) => (a < b ? -1 : 1))
@@ -168,18 +130,15 @@ const actionsPart = ({ actions }: View): Html =>
 
 /** The checks of the packages, their memory, and the last actions. */
 export const healthPage = async (view: View, doctor: Doctor, finder: Finder): Promise<Page> => {
-  await finder.next(view.redis);
-  await doctor.next(view, finder);
-  const part = view.query.get("part");
-  if (part !== null) return { title: "Health", body: findingsPart(doctor, part === "all") };
+  const checks = await doctor.check(view);
+  if (view.query.get("part") === "findings") return { title: "Health", body: findingsPart(checks, false) };
   return {
     title: "Health",
     path: [overviewPath],
     head: html`<p class="quiet">
-      The checks of the packages, as in <code>kit doctor</code>, from the last minute. A check looks at up to
-      ${maxThings} things.
+      The checks of the packages, as in <code>kit doctor</code>, from the last minute. A check reads up to 200,000 keys.
     </p>`,
-    body: html`${card("Checks", findingsPart(doctor, true))}${card("Memory", await memoryPart(view, finder))}
+    body: html`${card("Checks", findingsPart(checks, true))}${card("Memory", await memoryPart(view, finder))}
     ${card("Recent actions", actionsPart(view))}`,
   };
 };

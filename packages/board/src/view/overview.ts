@@ -10,7 +10,7 @@ import { type Finder, type Found, type Kind, maxNames, scanSteps, thingsOf } fro
  * scripts. And what an inspector sends unless it names its cost.
  */
 const maxCommands = 75;
-export const usualCost = 10;
+const usualCost = 10;
 /** The rows of one kind on the overview, with or without their state. */
 const maxRows = 12;
 

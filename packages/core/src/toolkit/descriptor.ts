@@ -212,19 +212,12 @@ export interface DoctorCheck {
   readonly id: string;
   /** The text of `kit help <id>`: when the check warns, why that matters, how to fix it. Markdown. */
   readonly about: string;
-  /**
-   * How many commands `look` sends for one thing of the package's first inspector that is `listed`, so that a page that runs checks
-   * has a bound. If set, `look` can get the `names` of such things.
-   */
-  readonly cost?: number;
   /** Runs the check. An error becomes a `skipped` finding with its message. */
   readonly look: (context: {
     readonly redis: Connection;
     readonly prefix: string;
     /** Aborts when the result is no longer awaited. */
     readonly signal: AbortSignal;
-    /** The things to look at. If not set, the check finds them by a scan of the keys. */
-    readonly names?: readonly string[];
   }) => Promise<readonly Finding[]>;
 }
 

@@ -8,8 +8,6 @@ const batch = 1_000;
 const maxSteps = 200;
 const maxLimiters = 100;
 
-type Context = Parameters<DoctorCheck["look"]>[0];
-
 interface Node {
   call(command: string, ...args: (string | number)[]): Promise<unknown>;
 }
@@ -20,11 +18,7 @@ const mastersOf = (redis: Connection): readonly Node[] => {
 };
 
 /** The limiters with limits of `setLimits()`. */
-const changedOf = async ({ redis, prefix, signal, names }: Context): Promise<readonly string[]> => {
-  if (names) {
-    const types = await Promise.all(names.map((name) => redis.call("TYPE", limiterKeys(prefix, name).limits)));
-    return names.filter((_, at) => String(types[at]) !== "none");
-  }
+const changedOf = async (redis: Connection, prefix: string, signal: AbortSignal): Promise<readonly string[]> => {
   const pattern = `${prefix.replace(/[\\*?[\]]/g, "\\$&")}:limiter:{*}:limits`;
   const found = new Set<string>();
   for (const node of mastersOf(redis))
@@ -42,16 +36,14 @@ const changedOf = async ({ redis, prefix, signal, names }: Context): Promise<rea
 
 export const limitsCheck: DoctorCheck = {
   id: "limiter-limits",
-  cost: 2,
   about: `**Problem** for each limiter whose limits of \`setLimits()\` are damaged, or were written by a newer version. All calls of the limiter
 reject with \`KIT_LAYOUT\`.
 
 Update the program, or delete the named key: each program's own limits then apply.
 
 The check also shows which limiters have limits of \`setLimits()\`. These limits never expire, and replace the limits in your programs.`,
-  look: async (context) => {
-    const { redis, prefix } = context;
-    const changed = await changedOf(context);
+  look: async ({ redis, prefix, signal }) => {
+    const changed = await changedOf(redis, prefix, signal);
     const findings = await Promise.all(
       changed.slice(0, maxLimiters).map(async (name) => {
         const { limits, all } = limiterKeys(prefix, name);

@@ -39,12 +39,11 @@ the children with \`kit inspect flow QUEUE ID\`. To delete the waiting job, run 
 
 Also for a flow that lacks some of its jobs: its process is still adding them, or has died. A repair adds them.
 `,
-  cost: 11,
-  look: async ({ redis, prefix, signal, names }) => {
+  look: async ({ redis, prefix, signal }) => {
     const { strandedParents, unfinishedFlows } = await import("../flows/index.js");
     const findings: Finding[] = [];
-    for (const queue of names ?? (await queuesWith("families", redis, prefix, signal))) {
-      for (const id of await strandedParents(redis, { queue, prefix }, names && 5))
+    for (const queue of await queuesWith("families", redis, prefix, signal)) {
+      for (const id of await strandedParents(redis, { queue, prefix }))
         findings.push({
           severity: "problem",
           text: `queue ${queue}: job ${id} waits for children that no longer exist`,

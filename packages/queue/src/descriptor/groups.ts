@@ -15,10 +15,9 @@ added more than an hour ago while a failing job waits for its next attempt. It l
 To resume a group, run \`kit queue resume QUEUE --group GROUP\`. To see its failing job, run \`kit queue list QUEUE --state delayed --group
 GROUP\`.
 `,
-  cost: 3,
-  look: async ({ redis, prefix, signal, names }) => {
+  look: async ({ redis, prefix, signal }) => {
     const findings: Finding[] = [];
-    for (const queue of names ?? (await queuesWith("grouped", redis, prefix, signal))) {
+    for (const queue of await queuesWith("grouped", redis, prefix, signal)) {
       const { groups } = await listGroups(redis, { queue, prefix });
       const { now, groupRate } = await inspectQueue(redis, { queue, prefix });
       for (const one of groups) {

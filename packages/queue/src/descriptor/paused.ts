@@ -9,9 +9,8 @@ export const pausedCheck: DoctorCheck = {
 survives a restart of all workers.
 
 To resume the queue, run \`kit queue resume NAME\`. To resume one job name, add \`--name\`.`,
-  cost: 1,
-  look: async ({ redis, prefix, signal, names }) => {
-    const queues = names ?? (await queuesWith("limits", redis, prefix, signal));
+  look: async ({ redis, prefix, signal }) => {
+    const queues = await queuesWith("limits", redis, prefix, signal);
     const findings = await Promise.all(
       queues.map(async (queue) => {
         const seen = await inspectQueue(redis, { queue, prefix });

@@ -146,10 +146,9 @@ skipped with the schedule's option \`missed: "skip"\`. Start a process that call
 
 If such a process runs, read its \`error\` events. Usual causes: the package \`croner\` is not installed, or a newer version stored the schedule.
 `,
-  cost: 3,
-  look: async ({ redis, prefix, signal, names }) => {
+  look: async ({ redis, prefix, signal }) => {
     const findings: Finding[] = [];
-    for (const queue of names ?? (await queuesWith("upcoming", redis, prefix, signal))) {
+    for (const queue of await queuesWith("upcoming", redis, prefix, signal)) {
       const { nextRun } = await scheduleOverview(redis, queueKeys(prefix, queue).upcoming);
       if (nextRun === null) continue;
       const { now } = await inspectQueue(redis, { queue, prefix });
@@ -157,7 +156,7 @@ If such a process runs, read its \`error\` events. Usual causes: the package \`c
         findings.push({
           severity: "warning",
           text: `queue ${queue}: a scheduled run is overdue by ${secondsText(now - nextRun)}`,
-          fix: `Start a process that runs its schedules, see kit queue schedules ${queue}`,
+          fix: `Start a process that runs its schedules. To list them: kit queue schedules ${queue}`,
         });
     }
     return findings.length > 0 ? findings : [{ severity: "ok", text: "no schedule is overdue" }];

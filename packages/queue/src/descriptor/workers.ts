@@ -67,10 +67,9 @@ lives. So the job never ends by itself, and it occupies a handler.
 See who runs it with \`kit queue workers NAME\`. To end it, run \`kit queue cancel NAME ID --run\`, and restart its worker if the handler
 ignores its \`signal\`. If such jobs may run for hours, set their \`timeoutMs\`.
 `,
-  cost: 3,
-  look: async ({ redis, prefix, signal, names }) => {
+  look: async ({ redis, prefix, signal }) => {
     const findings: Finding[] = [];
-    for (const queue of names ?? (await queuesWith("workers", redis, prefix, signal))) {
+    for (const queue of await queuesWith("workers", redis, prefix, signal)) {
       const { workers, now } = await listWorkers(redis, { queue, prefix });
       const longest = longestOf(workers);
       if (!longest || now - Date.parse(longest.startedAt) <= longMs) continue;
@@ -114,16 +113,15 @@ they pass it on for over an hour, then its attempts fail.
 
 Start a worker with a handler of this name or \`*\`. To see what each worker handles, run \`kit queue workers NAME\`. The check reads the first ${String(lookedAt)} jobs of each state.
 `,
-  cost: 14,
-  look: async ({ redis, prefix, signal, names }) => {
+  look: async ({ redis, prefix, signal }) => {
     const findings: Finding[] = [];
-    for (const queue of names ?? (await queuesWith("jobs", redis, prefix, signal))) {
-      const waiting = await nextNames(redis, { queue, prefix });
-      if (waiting.size === 0) continue;
+    for (const queue of await queuesWith("jobs", redis, prefix, signal)) {
+      const names = await nextNames(redis, { queue, prefix });
+      if (names.size === 0) continue;
       const { workers, isCut } = await listWorkers(redis, { queue, prefix });
       const handled = new Set(workers.flatMap(({ handles }) => handles));
       if (isCut || handled.has("*") || workers.some(({ handlesMore }) => handlesMore)) continue;
-      const without = [...waiting].filter(([name]) => !handled.has(name));
+      const without = [...names].filter(([name]) => !handled.has(name));
       const total = without.reduce((sum, [, count]) => sum + count, 0);
       const [first] = without;
       if (!first) continue;

@@ -67,22 +67,22 @@ export const inspectFlow = async (
   return { queue, id, state, open: stored.open, ...pageOf(stored) };
 };
 
-/** How many pages of a queue's families one call reads by default. */
+/** How many pages of a queue's families one call reads. */
 const maxPages = 1_000;
 
 /**
  * Finds jobs that wait for children which no longer exist. This needs a manual deletion or an eviction: every function of kit that ends a
- * child counts it. Resolves with their ids. It reads up to about 50,000 children, in `pages` of about 50. It finds none while a flow does
- * not have all its jobs; see `unfinishedFlows()`.
+ * child counts it. Resolves with their ids. It reads up to about 50,000 children. It finds none while a flow does not have all its jobs; see
+ * `unfinishedFlows()`.
  *
  * @throws {TypeError | RangeError} `address` is invalid.
  * @throws {KitUnavailableError} no server answered in time.
  */
-export const strandedParents = async (redis: RedisLike, address: QueueAddress, pages = maxPages): Promise<string[]> => {
+export const strandedParents = async (redis: RedisLike, address: QueueAddress): Promise<string[]> => {
   const { keys } = checkedAddress(address);
   return await withContext(redis, async (context) => {
     const found: string[] = [];
-    for (let cursor = "0", page = 0; page < pages; page++) {
+    for (let cursor = "0", page = 0; page < maxPages; page++) {
       const { cursor: next, ids } = await stranded.run(context, keys, { cursor });
       found.push(...ids);
       cursor = next;
