@@ -118,7 +118,7 @@ describe("kit doctor without a server", () => {
     server.nodes[0]!.pause();
     const { code, said } = await doctor(server.url);
     expect(code).toBe(3);
-    expect(said("reachability")).toMatch(/^Cannot reach Redis at 127\.0\.0\.1:\d+ after 1\.9 s/);
+    expect(said("reachability")).toMatch(/^Cannot reach Redis at 127\.0\.0\.1:\d+ after \d\.\d s/);
   });
 
   it("names a script that does not end", async () => {
