@@ -29,7 +29,7 @@ const guide = new URL("../../../apps/docs/migration/bullmq.md", import.meta.url)
 
 describeMigration(startRedis, guide, new URL("migration/", import.meta.url));
 
-it("the way back keeps a job whose id a finished job of BullMQ has, and continues after an error", async () => {
+it("the way back keeps a job whose id another job of BullMQ has, and continues after an error", async () => {
   await using server = await startRedis();
   vi.stubEnv("REDIS_URL", server.url);
   const redis = new Redis(server.url);
@@ -48,6 +48,13 @@ it("the way back keeps a job whose id a finished job of BullMQ has, and continue
     await redis.lpush("bull:mail:wait", "kit-17");
     expect(await printedBy(`${href}?again`)).toEqual(["3 0", "3 0", "2 1"]);
     expect(await redis.hlen("kit:queue:{mail}:jobs")).toBe(0);
+    // A job that waits with this id, and is another one.
+    await redis.flushall();
+    await redis.hset("bull:mail:kit-17", { ...stored, data: '"other"' });
+    await redis.lpush("bull:mail:wait", "kit-17");
+    expect(await printedBy(`${href}?other`)).toEqual(["2 1", "2 1", "2 1"]);
+    expect(await redis.hget("bull:mail:kit-17", "data")).toBe('"other"');
+    expect(await redis.hexists("kit:queue:{mail}:jobs", "17")).toBe(1);
   } finally {
     redis.disconnect();
     vi.unstubAllEnvs();

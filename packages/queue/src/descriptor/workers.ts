@@ -73,7 +73,7 @@ ignores its \`signal\`. If such jobs may run for hours, set their \`timeoutMs\`.
       const { workers, now } = await listWorkers(redis, { queue, prefix });
       const longest = longestOf(workers);
       if (!longest || now - Date.parse(longest.startedAt) <= longMs) continue;
-      const { state, timeoutMs } = await inspectJob(redis, { queue, prefix }, longest.id);
+      const { state, timeoutMs } = await inspectJob(redis, { queue, prefix }, longest.id, { quick: true });
       if (state !== "active" || timeoutMs !== null) continue;
       findings.push({
         severity: "warning",
@@ -85,8 +85,8 @@ ignores its \`signal\`. If such jobs may run for hours, set their \`timeoutMs\`.
   },
 };
 
-/** How many jobs of each state to look at, from the front. */
-const lookedAt = 300;
+/** How many pages of jobs of each state to look at, from the front. */
+const mostPages = 3;
 
 /** The names of the next jobs, with how many of them there are. */
 const nextNames = async (
@@ -95,7 +95,8 @@ const nextNames = async (
 ): Promise<ReadonlyMap<string, number>> => {
   const names = new Map<string, number>();
   for (const state of ["waiting", "prioritised", "grouped", "delayed"] as const)
-    for (let start: number | undefined = 0; start !== undefined && start < lookedAt;) {
+    // A page has up to 100 jobs, fewer if they are large.
+    for (let start: number | undefined = 0, page = 0; start !== undefined && page < mostPages; page++) {
       const { jobs, next }: Awaited<ReturnType<typeof listJobs>> = await listJobs(redis, address, {
         ...{ state, start, count: 100 },
       });
@@ -111,7 +112,7 @@ export const handlersCheck: DoctorCheck = {
 **Warning** when a queue has jobs, and no worker runs or none has a handler for their name. Such a job waits. If workers of other names run,
 they pass it on for over an hour, then its attempts fail.
 
-Start a worker with a handler of this name or \`*\`. To see what each worker handles, run \`kit queue workers NAME\`. The check reads the first ${String(lookedAt)} jobs of each state.
+Start a worker with a handler of this name or \`*\`. To see what each worker handles, run \`kit queue workers NAME\`. The check reads up to ${String(100 * mostPages)} jobs of each state.
 `,
   look: async ({ redis, prefix, signal }) => {
     const findings: Finding[] = [];

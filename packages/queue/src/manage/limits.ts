@@ -48,7 +48,7 @@ interface NameLimits {
   /**
    * How many of them can be active at a time, 1 to 1,000.
    *
-   * @default unchanged; a new limit is unlimited
+   * @default unchanged; initially unlimited
    */
   readonly concurrency?: number | null | undefined;
 }
@@ -83,7 +83,7 @@ interface QueueLimits {
   /**
    * How many jobs can be active at a time, 1 to 1,000,000. An expired lease counts until a worker has taken the job back.
    *
-   * @default unchanged; a new limit is unlimited
+   * @default unchanged; initially unlimited
    */
   readonly concurrency?: number | null | undefined;
   /**
@@ -91,7 +91,7 @@ interface QueueLimits {
    * first rate starts with a full burst. A changed rate continues with the remaining burst, so the change itself lets no extra job start.
    * Null also ends a wait that a handler requested with a RateLimitError.
    *
-   * @default unchanged; a new limit is unlimited
+   * @default unchanged; initially unlimited
    */
   readonly rate?: QueueRate | null | undefined;
   /**
@@ -123,7 +123,7 @@ interface QueueLimits {
    * How often jobs of each group can start: `count` per `perMs`, evenly spread, at most one per millisecond. A start that is up to 100 ms late
    * does not delay the next one. A job counts when a worker takes it, even if it goes back. Null: unlimited.
    *
-   * @default unchanged; a new limit is unlimited
+   * @default unchanged; initially unlimited
    */
   readonly groupRate?: GroupRate | null | undefined;
   /**

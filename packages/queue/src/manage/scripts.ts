@@ -234,7 +234,7 @@ export const scan = defineScript({
   },
 });
 
-/** Makes jobs that are in no list of work ready. Replies with their ids. */
+/** Makes jobs ready that are in no list of work. Replies with their ids. */
 export const repair = defineScript({
   name: "queue.repair",
   source: [entriesSource, readySource, groupsSource, eventsSource, repairSource],

@@ -182,7 +182,7 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   /**
    * Reads one schedule, with the data of its jobs. Undefined if there is none.
    *
-   * @throws {ScheduleError} a newer version has stored the schedule.
+   * @throws {ScheduleError} the stored schedule is damaged, or of a newer version.
    * @throws {KitUnavailableError} no server answered in time.
    */
   async get(id: string): Promise<StoredSchedule | undefined> {

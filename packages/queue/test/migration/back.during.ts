@@ -5,6 +5,13 @@ import { Redis } from "ioredis";
 
 const redis = new Redis(process.env["REDIS_URL"]!);
 
+/** Whether BullMQ has this job, moved before an error. It ignores an add of an id that it has, also for another job. */
+const isMoved = async (to: Queue, jobId: string, name: string, data: unknown): Promise<boolean> => {
+  if (!["waiting", "prioritized", "delayed"].includes(await to.getJobState(jobId))) return false;
+  const found = await to.getJob(jobId);
+  return found?.name === name && JSON.stringify(found.data) === JSON.stringify(data ?? {});
+};
+
 /** Moves the jobs that wait from kit's queue to BullMQ's. Without `run` it only counts them. Repeat it until it moves nothing. */
 const moveBack = async (
   from: { queue: string },
@@ -25,13 +32,14 @@ const moveBack = async (
       const page: Awaited<ReturnType<typeof listJobs>> = await listJobs(redis, from, { state, start, count: 100 });
       start = page.next;
       for (const { id } of page.jobs) {
-        const { name, data, at, priority, attempts, maxAttempts } = await inspectJob(redis, from, id, {
-          withData: true,
-        });
+        const job = await inspectJob(redis, from, id, { withData: true });
+        const { name, data, at, priority, attempts, maxAttempts } = job;
+        // Cancelled or removed since this page was read.
+        if (job.state === "none" || job.state === "completed") continue;
         // BullMQ rejects numbers and colons.
         const jobId = /^-?\d+$|:/.test(id) ? `kit-${encodeURIComponent(id)}` : id;
-        // BullMQ ignores a job if it has one with the same id. One that waits is this job, moved before an error.
-        if (!["unknown", "waiting", "prioritized", "delayed"].includes(await to.getJobState(jobId))) {
+        const isReadable = data !== undefined || job.bytes === 0;
+        if (!isReadable || ((await redis.exists(to.toKey(jobId))) > 0 && !(await isMoved(to, jobId, name, data)))) {
           kept.push(id);
           continue;
         }

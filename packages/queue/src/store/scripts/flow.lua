@@ -31,7 +31,7 @@ local function settle(jobs, delayed, wake, failures, dead, meta, families, id, o
       local field = parent .. '\t' .. number
       if redis.call('HGET', families, field) == child then
         local open = (tonumber(redis.call('HGET', families, parent) or 0) or 0) - 1
-        local record = table.concat({ child, nameOf(blob), result }, '\t')
+        local record = table.concat({ child, nameOf(blob) or '', result }, '\t')
         redis.call('HSET', families, field, record, parent, open)
         local entry, waiting, due = heldBack(jobs, delayed, parent, parked)
         if not entry or settled[parent] then

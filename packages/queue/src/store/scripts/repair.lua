@@ -1,4 +1,4 @@
--- repair.lua - makes jobs that are in no list of work ready.
+-- repair.lua - makes jobs ready that are in no list of work.
 -- They go to the end of the queue, with their attempts and crashes. A job whose id looks like the entry of another job stays: no list can
 -- name it.
 --

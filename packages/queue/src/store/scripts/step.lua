@@ -609,7 +609,7 @@ do
   -- Nothing is ready, and nothing was taken.
   local isIdle = false
   if lines then
-    for i = 1, recorded and 0 or #entries do tell('active', (idOf(entries[i])), nameOf(reply[i]), takeId) end
+    for i = 1, recorded and 0 or #entries do tell('active', (idOf(entries[i])), nameOf(reply[i]) or '', takeId) end
     for _, member in ipairs(leasedOf(leases, members)) do tell('completed', string.sub(member, -14)) end
     for _, id in ipairs(overdue) do tell('removed', id) end
     isIdle = #entries == 0 and not hasSuspended and not hasGroups and not (chosen and #chosen.later > 0)
