@@ -465,6 +465,24 @@ describe("a shipper puts a line into the channel once", () => {
     for (const wasShipped of [false, true]) expect(await shipper.add(`${path}.2`)).toMatchObject({ wasShipped });
   });
 
+  it("and refuses one that starts with what was shipped, if that is no header of a deleted file", async () => {
+    const { shipper, path } = await ship();
+    const member = gzipSync(textOf(lines.slice(0, 50)));
+    expect(member.length).toBeLessThan(4_096);
+    await writeFile(path, member);
+    await shipper.add(path, { passThrough: true });
+    await unlink(path);
+    await writeFile(`${path}.1`, Buffer.concat([member, gzipSync(textOf(lines.slice(50, 100)))]));
+    expect(await rejection(shipper.add(`${path}.1`, { passThrough: true }))).toMatchObject({ code: "KIT_LOGSHIP_CHANGED" });
+    // The file has grown since it was shipped, and is still there.
+    const text = textOf(lines.slice(100, 150));
+    await writeFile(`${path}.2`, text);
+    await shipper.add(`${path}.2`);
+    await appendFile(`${path}.2`, textOf(lines.slice(150, 200)));
+    await writeFile(`${path}.2.gz`, gzipSync(text + textOf(lines.slice(150, 200))));
+    expect(await rejection(shipper.add(`${path}.2.gz`))).toMatchObject({ code: "KIT_LOGSHIP_CHANGED" });
+  });
+
   it("and reports one that is equal to a shipped one that is gone, but not a compressed one", async () => {
     const directory = await fixture.directory();
     const shipper = fixture.shipper();

@@ -109,13 +109,15 @@ const sourceLike = async (
     if (known.offset > 0) (isBytes ? bytes : texts).push(known);
     else if (!known.isDone && opened.isGzip && log && (await isGone(known, file, signal))) unsent ??= source;
   }
+  let copy: Parameters<Looking["onCopy"]> | undefined;
   for (const [known, text] of [
     [texts, opened.text()],
     [bytes, opened.read(0)],
   ] as const) {
     const { twin, hasMore, held, crcs, end } = await twinOf(file, text, known, signal);
     // A file often starts with a former file's text, such as a header. A former file rarely grows in another inode.
-    const isNext = twin?.isDone && (hasMore ? log !== undefined || twin.offset <= headBytes : log === "live");
+    const isHeader = twin && known === texts && !twin.other && twin.offset <= headBytes;
+    const isNext = twin?.isDone && (hasMore ? log !== undefined || isHeader : log === "live");
     if (twin?.isDone && hasMore && !isNext) throw changedError(file.name);
     if (twin && !isNext) {
       // A compressed file is expected to have the text of another one.
@@ -135,8 +137,9 @@ const sourceLike = async (
     }
     if (!of && twin) to = twin.offset;
     of ??= (twin ?? longerOf(known, end))?.source;
-    if (of && log !== "continued") onCopy(of, to);
+    if (of && log !== "continued") copy ??= [of, to];
   }
+  if (copy) onCopy(...copy);
   return unsent;
 };
 
