@@ -39,7 +39,7 @@ export const eventsPart = async (view: View, queue: string, id: string, job?: Jo
   const key = keys.find((one) => one.endsWith(":events"));
   if (key === undefined) return none;
   const end = job?.state === "dead" || job?.state === "completed" ? job.at : null;
-  const from = job?.addedAt ? String(Date.parse(job.addedAt) - marginMs) : "-";
+  const from = job?.addedAt ? String(Math.max(0, Date.parse(job.addedAt) - marginMs)) : "-";
   const to = end === null ? "+" : String(Date.parse(end) + marginMs);
   const entries = (await view.redis.call("XREVRANGE", key, to, from, "COUNT", maxEntries)) as readonly Entry[];
   if (entries.length === 0) return none;

@@ -26,8 +26,9 @@ const measure = async (team: Team, outage: Promise<number>, scale: number): Prom
     const startedAt = now();
     const backAt = await outage;
     await sleep(afterMs * scale);
-    const acknowledged = await producer.ask<readonly number[]>("stopPouring");
+    // Adds that never settle hold up the answer, and no job is added meanwhile.
     const endedAt = now();
+    const acknowledged = await producer.ask<readonly number[]>("stopPouring");
     const times = new Map<number, number>();
     for (const until = now() + patienceMs; now() < until; await sleep(500)) {
       const some = await worker.ask<readonly Handled[]>("handled");
@@ -65,16 +66,17 @@ const outageCase = (name: string, about: string, outage: Outage, server?: StartR
     {
       name: `${name}: first job after`,
       unit: "ms",
-      about: `${about}; how long none ran, if none did`,
+      about: `${about}; if none ran, the time that was observed`,
       goal: [...atLeast({ bullmq: 1, "bee-queue": 1 }), ...atMost(1_500, "max")],
     },
     {
       name: `${name}: jobs lost`,
       unit: "jobs",
       about: `${about}; acknowledged, and not run within 30 s`,
-      goal: atMost(0, "max"),
+      // Replication is asynchronous: a failover can lose the last writes of any library.
+      goal: server?.mode === "sentinel" ? [] : atMost(0, "max"),
     },
-    { name: `${name}: jobs run twice`, unit: "jobs", about },
+    { name: `${name}: jobs run twice`, unit: "jobs", about: `${about}; seen until each acknowledged job has run` },
   ],
   ...implementations.pick(["kit", "bullmq defaults", "bullmq 6.0 defaults", "bee-queue defaults"], {
     deadlineMs: 2_000,
