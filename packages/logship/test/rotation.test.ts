@@ -473,7 +473,9 @@ describe("a shipper puts a line into the channel once", () => {
     await shipper.add(path, { passThrough: true });
     await unlink(path);
     await writeFile(`${path}.1`, Buffer.concat([member, gzipSync(textOf(lines.slice(50, 100)))]));
-    expect(await rejection(shipper.add(`${path}.1`, { passThrough: true }))).toMatchObject({ code: "KIT_LOGSHIP_CHANGED" });
+    expect(await rejection(shipper.add(`${path}.1`, { passThrough: true }))).toMatchObject({
+      code: "KIT_LOGSHIP_CHANGED",
+    });
     // The file has grown since it was shipped, and is still there.
     const text = textOf(lines.slice(100, 150));
     await writeFile(`${path}.2`, text);

@@ -50,7 +50,7 @@ const skippedText = (channel: string, { file, target }: SkippedFile): string =>
     : `${file}: skipped, because the link leads outside the directory, to ${target}. To follow it, pass --dereference`;
 
 const copyText = ({ file, of, to }: ShipperEvents["copy"][0]): string =>
-  `${file}: its first ${bytesText(to)} are those of ${of}, and are shipped again`;
+  `${file}: its first ${bytesText(to)} are shipped again. They are also in ${of}`;
 
 export const shipCommand: CliCommand = {
   path: "ship",

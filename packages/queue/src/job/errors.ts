@@ -69,13 +69,9 @@ export class QueueFullError extends KitError {
   readonly maxPending: number;
 
   constructor(queue: string, maxPending: number) {
-    super(
-      "KIT_QUEUE_FULL",
-      `Queue ${shown(queue)} has ${String(maxPending)} unsent adds. Wait, or raise maxPending`,
-      {
-        retryable: true,
-      },
-    );
+    super("KIT_QUEUE_FULL", `Queue ${shown(queue)} has ${String(maxPending)} unsent adds. Wait, or raise maxPending`, {
+      retryable: true,
+    });
     this.queue = queue;
     this.maxPending = maxPending;
   }

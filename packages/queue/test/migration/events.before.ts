@@ -3,7 +3,7 @@ import { Redis } from "ioredis";
 
 const connection = new Redis(process.env["REDIS_URL"]!, { maxRetriesPerRequest: null });
 const queue = new Queue("mail", { connection });
-const events = new QueueEvents("mail", { connection });
+const events = new QueueEvents("mail", { connection, lastEventId: "0" });
 await events.waitUntilReady();
 
 const seen = new Promise<void>((resolve) => {
