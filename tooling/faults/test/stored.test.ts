@@ -5,9 +5,8 @@ import { startRedis } from "@kit/testing";
 import type { Redis } from "ioredis";
 import { expect, it } from "vitest";
 
-// Whoever may write the keys of a package may store any number, and a name that no package stores. No reader hangs, fills the
-// memory or fails with an error that is not one of ours. The test finds the numbers and the names itself, in every field of every
-// key of a package in use.
+// A client that may write a package's keys can store any number and any name. No reader may hang, fill the memory, or fail without
+// an error code of kit. The test uses a package, then finds the numbers and names in every field of its keys.
 
 const numbers = /(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])/g;
 /** Names that the fills use. Packages store them escaped, so a bare `%` is another program's. */

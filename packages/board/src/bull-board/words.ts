@@ -16,7 +16,7 @@ export const listings = {
   paused: ["suspended", "start", "suspended"],
 } as const satisfies Readonly<Record<board.JobStatus, Listing>>;
 
-/** What the board can clean. */
+/** The statuses of jobs that the board can clean, and the states of kit. */
 export const cleanable: Readonly<Record<string, CleanedState>> = {
   ...{ completed: "completed", failed: "dead", delayed: "delayed", wait: "waiting", prioritized: "prioritised" },
 };
@@ -50,7 +50,7 @@ export const shownData = (data: unknown, bytes: number): unknown =>
     ? `${inPlaceOfData}${String(bytes)} bytes in base64: ${data}`
     : data;
 
-/** The board fills its forms with the text that it shows. A placeholder must not be stored as the job's data. */
+/** The board puts the text that it shows into its forms. Refuses text that only describes the data of the job. */
 export const enteredData = (data: unknown): unknown => {
   if (typeof data === "string" && data.startsWith(inPlaceOfData))
     throw refused(`This text is not the data of the job. Copy the data from the job's page: ${data.slice(0, 50)}`);

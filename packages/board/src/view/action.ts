@@ -37,7 +37,7 @@ export const messageOf = (error: unknown): string | undefined =>
     ? error.message.replaceAll("--", "")
     : undefined;
 
-/** What the command would change, or why it cannot. */
+/** Runs the command's dry run, if it has one. Shows the changes that it would make, or its error. */
 const dryRun = async (
   view: View,
   { command, thing }: Asked,
@@ -95,7 +95,7 @@ export const askPage = async (view: View, asked: Asked): Promise<Page> => {
   };
 };
 
-/** What one run of an action came to. */
+/** The outcome of one run of an action. */
 export interface Acted extends Pick<BoardAction, "outcome" | "text" | "options"> {
   readonly shown: Html;
   /** An error whose message is not for the page. */

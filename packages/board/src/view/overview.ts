@@ -102,7 +102,7 @@ const kindSection = async (
   );
 };
 
-/** What is stored under the prefix: a row for each thing. */
+/** The first page: a row for each thing under the prefix. */
 export const overviewPage = async (view: View, finder: Finder, findings: Html): Promise<Page> => {
   await finder.next(view.redis);
   const found = finder.kinds

@@ -20,7 +20,7 @@ export const retryMs = 100;
 /** A file in its current state. A changed file has another key. */
 export const keyOf = ({ id, stamp }: LocalFile): string => `${id} ${stamp}`;
 
-/** What a file is compared with. */
+/** The other files and facts that a comparison of a file needs. */
 export interface Comparison {
   /** Whether the file has the text of its record. */
   readonly isSame: boolean;

@@ -139,6 +139,7 @@ redis.call('HSET', progress, file .. ':prefix', prefix, file .. ':content', id, 
   'name ' .. name, id .. ' ' .. (beginning[#beginning] or ''))
 if isSame and startOf(seen) ~= startOf(prefix) then unlistContent(progress, startOf(seen), id) end
 if string.sub(prefix, 1, 2) ~= '0-' then listContent(progress, startOf(prefix), id) end
-if near and not string.find(beginning[1], '^1024%-') then listNear(progress, near, id) end
+-- A content whose longest beginning is the first KiB is listed above.
+if near and near ~= 'near ' .. beginning[1] then listNear(progress, near, id) end
 if from == '' and content ~= '' then return { 0, 0 } end
 return claimed(id, record, named)

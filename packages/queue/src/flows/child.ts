@@ -16,7 +16,7 @@ export interface FlowChild {
    * - `lost`: it was deleted without the queue, so its parent waits for ever. See the check `queue-flows` of `kit doctor`.
    */
   readonly outcome: "open" | "completed" | "failed" | "expired" | "cancelled" | "removed" | "lost";
-  /** What its handler returned, after a JSON round trip; bytes as a Buffer. */
+  /** The return value of its handler, after a JSON round trip; bytes as a Buffer. */
   readonly result: unknown;
   /** Why it failed. */
   readonly error: StoredError | undefined;

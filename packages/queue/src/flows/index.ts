@@ -35,7 +35,7 @@ export interface AddedFlow<Jobs> {
   readonly ids: ReadonlyMap<FlowJob<Jobs>, string>;
 }
 
-/** What adds the flows of one queue object. */
+/** The parts that add the flows of one queue object. */
 interface FlowSource {
   readonly ids: IdSource;
   readonly producer: Producer;

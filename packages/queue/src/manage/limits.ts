@@ -110,7 +110,7 @@ interface QueueLimits {
    */
   readonly groupConcurrency?: number | null | undefined;
   /**
-   * What a group does while one of its jobs waits for its next attempt, after a failure or a SnoozeError.
+   * The behavior of a group while one of its jobs waits for its next attempt, after a failure or a SnoozeError.
    *
    * - `"wait"`: the job keeps its place, and runs again before the other jobs of its group and priority. With a `groupConcurrency` of 1 the
    *   order of the group is kept, and the group stops until the job has ended.

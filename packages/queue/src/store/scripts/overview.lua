@@ -20,7 +20,7 @@
 --           are the first 100 priorities other than 0 of ready jobs, each with its number of jobs; paused is the instant of the pause;
 --           concurrency and rate are empty if they are unlimited; names are those with limits: name, concurrency, instant of its pause, jobs
 --           suspended, a blank behind each; parents are the jobs that wait for children, which count as delayed as well, and oldestParent when the first was
---           added or due; grouped are jobs, groups those that have ready or active jobs, mayBegin those of them that may start another job, and settings
+--           added or due; grouped counts jobs, groups counts groups with ready or active jobs, mayBegin counts groups that may start another job, and settings
 --           `concurrency retry` of all groups, or empty
 local jobs = KEYS[1]
 local waiting = KEYS[2]
