@@ -34,7 +34,7 @@ export interface Limit {
   readonly burst?: number | undefined;
   /**
    * - `"gcra"`: tokens flow in evenly, `count` per `perMs`, up to `burst`. In any `perMs`, up to `burst` + `count` tokens are used.
-   * - `"sliding-window"`: in any `perMs`, up to `count` tokens are used. A call counts until a tenth of `perMs` longer at most.
+   * - `"sliding-window"`: in any `perMs`, up to `count` tokens are used. A call counts for up to 1.1 × `perMs`.
    * - `"fixed-window"`: up to `count` tokens in a window, which starts with its first call. In any `perMs`, up to 2 × `count` tokens are
    *   used: at the end of a window, and at the start of the next.
    *

@@ -110,7 +110,7 @@ const textOf = ({ reports, lines }: Outcome): string =>
 /** Runs an action. Never rejects. */
 export const act = async (view: View, { command, thing }: Asked, form: URLSearchParams): Promise<Acted> => {
   const options: Values = valuesOf(form, shownOptions(command));
-  // The data of a job is for no log.
+  // Logs must not have the data of a job.
   const told = Object.fromEntries(
     Object.entries(options).map(([name, value]) => [name, name === "data" ? "…" : String(value)]),
   );

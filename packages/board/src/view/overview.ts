@@ -6,8 +6,8 @@ import type { Page, View } from "./view.js";
 import { type Finder, type Found, type Kind, maxNames, scanSteps, thingsOf } from "./find.js";
 
 /**
- * The commands that the scan and the inspectors of a page may send: 25 less than a page may, since the first look at a thing also loads
- * scripts. And what an inspector sends unless it names its cost.
+ * The most commands that the scan and the inspectors of a page send: 25 below the limit of a page, because the first look at a thing also
+ * loads scripts. `usualCost`: the commands of an inspector that does not state its cost.
  */
 const maxCommands = 75;
 const usualCost = 10;

@@ -58,7 +58,7 @@ export class WaitRegistry {
   }
 
   /**
-   * Starts to watch. `positions` and `chats` are from one read: the reader's position, and all its chats then. If two waits of a
+   * Starts to watch. One read returned both `positions`, of the reader, and `chats`, all its chats at that time. If two waits of a
    * member start at the same time, both read. The first one to call this decides, and new entries keep its record correct. False if joins may
    * have been missed since.
    */

@@ -191,7 +191,7 @@ export class OpenFile {
     // One of the sixteen kinds of skippable frames may come before those of zstd.
     const start = magic.replace(/^5.2a4d18/, "28b52ffd");
     const known = Object.keys(containers).find((one) => start.startsWith(one));
-    // Three letters may begin a text; what follows them in bzip2 is the size of a block, and pi.
+    // A text can start with the same three letters. In bzip2, the size of a block and pi follow.
     this.container = known === "425a68" && !/^\d{2}314159/.test(magic.slice(6)) ? undefined : containers[known ?? ""];
   }
 

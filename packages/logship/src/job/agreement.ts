@@ -78,7 +78,7 @@ export const agreementOf = async (
   let whole: LocalFile | undefined;
   for (const { content, position, other } of longer) {
     if (whole || !other) continue;
-    // There can be many, and each would be read as far as this text reaches. If a shorter content matches, only plain ones are.
+    // There can be many, and each would be read up to the length of this text. If a shorter content matches, compressed files are not read.
     if (!(await opened.isWithin(other, !twin && !held))) continue;
     if (!(await hasContent(other, { offset: end!, crc: crcs.get(end!)! }, signal))) continue;
     if (isPair(file, other)) return { content, position, from: "" };
@@ -91,7 +91,7 @@ export const agreementOf = async (
   // The other file may have been truncated since this copy was opened. Then the copy is complete now.
   const isOld = !whole && longer.length > 0 && (await opened.now()).stamp !== opened.was.stamp;
   if (isOld || (of && !isApart && !isDecided)) {
-    // A copy that another file is about to be truncated for, or a second file. Within a second, `copytruncate` truncates the other one.
+    // Either a second file, or a copy whose original `copytruncate` truncates within a second.
     const key = isOld ? `${file.id} ${String(bornOf(file.stamp))}` : keyOf(file);
     const since = alike.get(key) ?? performance.now();
     alike.set(key, since);

@@ -33,8 +33,8 @@ export interface JobEvents {
   readonly gap: [fact: { readonly file: string; readonly from: number; readonly to: number }];
   /**
    * A file resembles another one, and the job processes it nevertheless. It is equal to a file that still exists, or has the same first
-   * 4 KiB as a longer file that no longer exists. If it has less, its first KiB counts, unless the first line is longer or more than eight
-   * files share it. `of` is the name of the other file. If it is a copy or an earlier state, its text up to `to` counts twice.
+   * 4 KiB as a longer file that no longer exists. If it has less, its first KiB is compared, unless the first line is longer or more than
+   * eight files share it. `of` is the name of the other file. If it is a copy or an earlier state, its text up to `to` counts twice.
    */
   readonly copy: [fact: { readonly file: string; readonly of: string; readonly to: number }];
   /**

@@ -6,7 +6,7 @@
 -- ARGV[1]  file      string   device and inode
 -- ARGV[2]  seen      string   its prefix, as recorded when this worker looked; empty: no record
 -- ARGV[3]  prefix    string   length and hash of its beginning, and what is known of the counted part: empty if nothing is counted
--- ARGV[4]  likeness  integer  1: it has the text of `seen`; 0: nothing of that is counted, or its end is another; -1: its beginning is another
+-- ARGV[4]  likeness  integer  1: it has the text of `seen`; 0: `seen` has no counted text, or another end; -1: another beginning
 -- ARGV[5]  name      string   its path within the directory
 -- ARGV[6]  stamp     string   its size and times
 -- ARGV[7]  leaseMs   integer  life of the claim, milliseconds

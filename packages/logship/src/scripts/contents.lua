@@ -14,7 +14,7 @@ local function listContent(key, field, content)
   redis.call('HSET', key, field, all)
 end
 
---- Lists one more than are compared, which shows that there are too many.
+--- Lists one more than are compared: it shows that there are too many.
 local function listNear(key, field, content)
   local _, count = string.gsub(redis.call('HGET', key, field) or '', '[^\n]+', '')
   if count <= mostNear then listContent(key, field, content) end
@@ -29,12 +29,12 @@ local function unlistContent(key, field, content)
   if all == '\n' then redis.call('HDEL', key, field) else redis.call('HSET', key, field, all) end
 end
 
---- The field of the contents that begin as a prefix says.
+--- The field that lists the contents with the beginning of a prefix.
 local function startOf(text)
   return 'content ' .. string.match(text, '^[^-]*%-?[^-]*')
 end
 
---- The identity of a file ends with the length and hash of its beginning, which a copy of it has, too.
+--- The identity of a file ends with the length and hash of its beginning. The identity of a copy has the same end.
 local function withBeginning(change, sources, source)
   local start = string.match(source, ' (%d+%-%x+)$')
   if start then change(sources, 'text ' .. start, source) end

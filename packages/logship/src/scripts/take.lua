@@ -1,4 +1,4 @@
--- take.lua - gives the next sums of a result to be added elsewhere; the same ones until they are acknowledged.
+-- take.lua - returns the next sums of a result, to add them elsewhere. Repeats the same sums until they are acknowledged.
 --
 -- KEYS[1]  owner    hash     `sent <key>`, `result <key>` of each key with results
 -- KEYS[2]  source   hash     field to sum
@@ -30,7 +30,7 @@ if #given == 0 or last == ack then
   end
   -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
   redis.call('HDEL', owner, '')
-  -- Written over, since while the slot moves to another node, a script fails at a key that it has emptied.
+  -- Overwrites the key: while the slot moves to another node, a script fails at a key that it has emptied.
   local isGiven = {}
   for i = 1, #some, 2 do
     redis.call('HSET', sending, some[i], some[i + 1])

@@ -42,7 +42,7 @@ export interface Looking {
 
 /**
  * The identity by which the channel knows a file: perhaps from when it had fewer lines, or from when another file had its content.
- * Otherwise the file's first own identity. Undefined if the file only matters if the channel knows it, and it does not.
+ * Otherwise the file's first own identity. Undefined if only a known file matters, and the channel does not know this one.
  */
 export const identityOf = async (
   connection: LogConnection,

@@ -53,8 +53,8 @@ export interface ShipperEvents {
    *
    * - the file is equal to a file that still exists, starts with its shipped text, or is its first KiB or more. `of` is the name of the
    *   other file.
-   * - the file has the same first 4 KiB as a longer file that no longer exists. If it has less, its first KiB counts, unless the first line
-   *   is longer or more than eight files share it. `of` is the identity of the longer file.
+   * - the file has the same first 4 KiB as a longer file that no longer exists. If it has less, its first KiB is compared, unless the first
+   *   line is longer or more than eight files share it. `of` is the identity of the longer file.
    * - the file starts with the whole text of a file that no longer exists: up to 4 KiB, such as a header, or any text of a followed log.
    *   `of` is the identity of that file.
    */
