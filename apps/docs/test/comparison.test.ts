@@ -170,7 +170,8 @@ const tables: readonly Table[] = [
     figures: "outage",
     columns: [
       ["kit", "@kit/queue"],
-      ["bullmq@6.7.0", "BullMQ"],
+      ["bullmq@6.7.0", "BullMQ 6.7"],
+      ["bullmq@6.0.11", "BullMQ 6.0"],
       ["bee-queue@2.0.0", "bee-queue"],
     ],
     rows: [
@@ -180,6 +181,12 @@ const tables: readonly Table[] = [
       ["outage by killed connections: first job after", "all connections killed ten times: the first job runs after"],
       ["outage by killed connections: jobs lost", "the same: jobs lost"],
       ["outage by killed connections: jobs run twice", "the same: jobs run twice"],
+      ["outage by SIGKILL: first job after", "server killed, back after 5 s with its file: the first job runs after"],
+      ["outage by SIGKILL: jobs lost", "the same: jobs lost"],
+      ["outage by SIGKILL: jobs run twice", "the same: jobs run twice"],
+      ["outage by failover: first job after", "master killed, a replica promoted: the first job runs after"],
+      ["outage by failover: jobs lost", "the same: jobs lost"],
+      ["outage by failover: jobs run twice", "the same: jobs run twice"],
     ],
   },
   {
