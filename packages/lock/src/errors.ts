@@ -12,9 +12,9 @@ declare module "@kit/core" {
 }
 
 /**
- * The lock was not granted within `waitMs`. `holder` and `msLeft` describe the lease at the last reply. With a `cause`, Redis was
- * unreachable at the end, or the slot was moving. kit undoes the attempt in the background. Retryable. `tryAcquire` resolves with null
- * instead.
+ * The lock was not granted within `waitMs`. `holder` and `msLeft` describe the lease at the last reply. If `cause` is set, Redis was
+ * unreachable when the wait ended, or the slot was moving. kit undoes the attempt in the background. Retryable. `tryAcquire` resolves with
+ * null instead.
  *
  * kit notices a lost connection immediately. It notices a silent server at the next heartbeat, within six seconds plus `deadlineMs`.
  */
@@ -90,7 +90,7 @@ export class LockQueueFullError extends KitError {
 }
 
 /**
- * The lock was granted, but its grant did not reach the replicas or disks that `durable` requires in time; the message gives the reason.
+ * The lock was granted, but the replicas or disks that `durable` requires did not confirm the grant in time. The message gives the reason.
  * kit undoes the grant in the background. Retryable. If the error persists, check the replicas.
  */
 export class LockNotDurableError extends KitError {
@@ -106,8 +106,8 @@ export class LockNotDurableError extends KitError {
 }
 
 /**
- * The caller is inside a section that holds this lock, and would wait for itself. Only for a lock with `reentrant`. Use the section's
- * lease, or call `using` inside it. Not retryable.
+ * The caller is inside a `using` call that holds this lock, and would wait for itself. Thrown only with the option `reentrant`. Use the
+ * lease of the outer call, or call `using` inside it. Not retryable.
  */
 export class LockSelfDeadlockError extends KitError {
   /** @internal */

@@ -7,18 +7,18 @@ import { keyspace } from "@kit/core";
  * | Key                       | Type   | Content                                                                                   | Life                             |
  * | ------------------------- | ------ | ----------------------------------------------------------------------------------------- | -------------------------------- |
  * | `kit:lock:{name}:lease`   | string | `token\|holder`; `\|holder` after a release before `minHoldMs`                               | the lease, and `lockDelayMs`     |
- * | `kit:lock:{name}:fence`   | string | `1:` (the layout), the last fencing token, `:` and the call that handed the lock on       | 7 days after the last grant; `keepMs` after a release |
- * | `kit:lock:{name}:queue`   | zset   | waiter's token → ticket                                                                   | 16 s after the last sign of life |
+ * | `kit:lock:{name}:fence`   | string | `1:` (the layout), the last fencing token, `:` and the id of the call that handed the lock on | 7 days after the last grant; `keepMs` after a release |
+ * | `kit:lock:{name}:queue`   | zset   | waiter's token → ticket                                                                   | 16 s after the last heartbeat    |
  * | `kit:lock:{name}:waiters` | hash   | waiter's token → `aliveUntil watched grantMs inbox holder`; `#` → the last ticket          | as the queue                     |
- * | `kit:lock:{name}:rw-leases`  | zset   | of a read/write lock: `mode\|token\|holder` → the server's millisecond at which its lease ends; mode `r` or `w` | longer than the longest lease |
- * | `kit:lock:{name}:rw-fence`   | string | `1:` (the layout) and the last fencing token, 0 if only readers came                      | 7 days after the last grant to a writer; `keepMs` after the last release |
- * | `kit:lock:{name}:rw-queue`   | zset   | waiter's `mode\|token\|holder` → ticket                                                    | 16 s after the last sign of life |
+ * | `kit:lock:{name}:rw-leases`  | zset   | of a read/write lock: `mode\|token\|holder` → server ms at which the lease ends; mode is `r` or `w`             | longer than the longest lease |
+ * | `kit:lock:{name}:rw-fence`   | string | `1:` (the layout) and the last fencing token; 0 if there was no writer                    | 7 days after the last grant to a writer; `keepMs` after the last release |
+ * | `kit:lock:{name}:rw-queue`   | zset   | waiter's `mode\|token\|holder` → ticket                                                    | 16 s after the last heartbeat    |
  * | `kit:lock:{name}:rw-waiters` | hash   | waiter's `mode\|token\|holder` → `aliveUntil watched grantMs inbox asked`; `#` → the last ticket | as the queue                     |
  * | `kit:lock:{name}:quorum`  | string | of a quorum lock, on each of its servers: `token\|holder` | the lease |
- * | `name`, `mutex:name` …     | string | of a compatible lock: the holder's token; the key is `keyPrefix` and the name, as it is    | the lease                        |
+ * | `name`, `mutex:name` …     | string | of a compatible lock: the holder's token. The key is `keyPrefix` plus the name, not encoded | the lease                        |
  *
- * The channel `kit:inbox:<uuid>` belongs to core. Each client has one channel, which notifies its waiters. If someone edited the
- * fencing token (`KIT_LAYOUT`), delete the key `…:fence`: the tokens then continue from the clock.
+ * The channel `kit:inbox:<uuid>` belongs to core. Each client has one channel, which notifies its waiters. If someone edited the fencing
+ * token (`KIT_LAYOUT`), delete the key `…:fence`. The tokens then continue from the server's clock.
  */
 export interface LockKeys {
   readonly lease: string;

@@ -12,9 +12,9 @@ export const releaseAll = (leases: readonly (Lease | null)[]): void => {
  * Several held locks as one. kit renews them automatically until `release()`. If one lock is lost, the set is lost. Returned by
  * {@link Lock.acquireAll}.
  *
- * When one is lost, `signal` aborts with that error, and the others are released.
+ * When one lock is lost, `signal` aborts with its LockLostError, and the others are released.
  *
- * States: held → released (by `release()`), or held → lost (once). These are final.
+ * A held set becomes released (`release()`) or lost. Both states are final.
  */
 export class LeaseSet implements AsyncDisposable {
   /** The names without duplicates, in the order in which they are taken. */
@@ -33,7 +33,7 @@ export class LeaseSet implements AsyncDisposable {
     for (const { signal } of leases) onAbort(signal, () => this.#lose(signal.reason));
   }
 
-  /** How long all locks are certainly still held, in milliseconds, by this process's clock; 0 after one is lost or released. */
+  /** How long all locks are certainly held, in milliseconds by this process's clock; 0 after one is lost or released. */
   get remainingMs(): number {
     return Math.min(...this.#leases.map(({ remainingMs }) => remainingMs));
   }
@@ -43,16 +43,16 @@ export class LeaseSet implements AsyncDisposable {
     return this.remainingMs > 0;
   }
 
-  /** Aborts when one of the locks is lost, with that error as its reason. A release does not abort it. */
+  /** Aborts when one of the locks is lost, with a LockLostError as its reason. A release does not abort it. */
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
   /**
-   * Throws unless all locks are held at this instant, by this process's clock. Call it right before an action that must not be done twice,
-   * and after anything that may have stalled the process.
+   * Throws if, by this process's clock, one of the locks may have ended. Call it right before an action that must not happen twice, and
+   * after a possible stall of the process.
    *
-   * @throws {LockLostError} one of the locks is lost, or they have been released; `resource` is its name.
+   * @throws {LockLostError} one of the locks is lost, or they have been released; `resource` is the lock's name.
    */
   assertHeld(): void {
     // A lease that is over ends here, and with it the set.
@@ -61,11 +61,11 @@ export class LeaseSet implements AsyncDisposable {
   }
 
   /**
-   * Makes each lease last `leaseMs` from now, and sets the length for later renewals. By default each lease keeps its length. It costs one
-   * round trip. `maxHoldMs` still ends each lease.
+   * Makes each lease last `leaseMs` from now, and sets the length for later renewals. Without `leaseMs`, each lease keeps its length. It
+   * costs one round trip. `maxHoldMs` still ends each lease.
    *
    * @throws {LockLostError} one of the locks is lost, or they have been released.
-   * @throws {KitError} one lease got no reply in time. It counts as held as after {@link Lease.extend}.
+   * @throws {KitError} one lease got no reply in time. It counts as held until its previous end or for `leaseMs`, whichever is shorter.
    * @throws {TypeError | RangeError} `leaseMs` is not an integer from 10 ms to a day.
    */
   async extend(leaseMs?: number): Promise<void> {
@@ -80,7 +80,7 @@ export class LeaseSet implements AsyncDisposable {
    * Releases all locks, and grants each to its first waiter. It costs one round trip. kit sends it again if a reply is lost.
    *
    * Resolves with `released`, or with `not-held` if one lock had ended before: another caller may have held it meanwhile. If one release
-   * fails, the others still happen. A second call changes nothing and resolves with the same value.
+   * fails, the other locks are still released. A second call changes nothing and resolves with the same value.
    *
    * @throws {KitError} one release got no reply in time. kit retries it in the background until its lease has ended. You can call
    * `release()` again.
@@ -94,7 +94,7 @@ export class LeaseSet implements AsyncDisposable {
     return "not-held";
   }
 
-  /** Same as `release()`, but an outage emits an `error` event and does not throw. */
+  /** Same as `release()`, but an outage emits an `error` event instead of throwing. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release().catch(() => undefined);
   }

@@ -35,7 +35,7 @@ const checkRoutine = (routine: unknown): void => {
     throw new TypeError(`Expected \`routine\` to be a function, got ${typeof routine}`);
 };
 
-/** Events of a lock object. For tracing, use the diagnostics channels `kit:lock.*`. */
+/** Events of a lock object. To trace calls, use the diagnostics channels `kit:lock.*`. */
 export interface LockEvents {
   /** A lease was granted, `waitedMs` milliseconds after the call. */
   readonly acquired: readonly [event: { name: string; fencingToken: string; waitedMs: number }];
@@ -52,14 +52,14 @@ export interface LockEvents {
   /** A lease ended without a release. */
   readonly lost: readonly [event: { name: string; fencingToken: string; reason: LossReason }];
   /**
-   * The server's eviction policy (`allkeys-…` or `volatile-…`) may drop leases when memory is full, because leases have an expiry. A lock
-   * whose lease was dropped can have two holders. Emitted once per policy. kit reads the policy in the background, only while there is a
-   * listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   * The server's eviction policy (`allkeys-…` or `volatile-…`) can drop leases when memory is full, because leases have an expiry. A lock
+   * whose lease was dropped can have two holders. Emitted once per policy. If there is a listener, kit reads the policy in the background,
+   * and again after a lost connection. If INFO is forbidden, nothing is emitted.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A background command failed. It is retried where a retry can help. During an outage, waiters, renewals and releases emit one error
-   * together, and one with the code `KIT_RECOVERED` when commands work again.
+   * A background command failed. kit retries it if a retry can help. During an outage, waiters, renewals and releases together emit one
+   * error. When commands work again, they emit one with the code `KIT_RECOVERED`.
    */
   readonly error: readonly [error: KitError];
 }
@@ -84,7 +84,7 @@ export interface LockInspection {
  * Create it with {@link createLock}.
  *
  * A caller that can't have the lock waits in a queue, ordered by the calls' arrival at the server. A release hands the lock to the first
- * waiter and notifies it, in one step. Waiters don't poll unless pushes are forbidden. They send a heartbeat every 5 s.
+ * waiter and notifies it, in one step. Waiters poll only if pub/sub is forbidden. They send a heartbeat every 5 s.
  */
 export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   /** The settings of an acquire without options. */
@@ -133,7 +133,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    *
    * @throws the routine's error.
    * @throws {LockLostError} the routine succeeded, but its lease had been lost.
-   * @throws all errors of {@link acquire}; the routine was not run.
+   * @throws all errors of {@link acquire}; the routine did not run.
    *
    * @example
    * const left = await lock.using("item:42", async (lease) => {
@@ -163,22 +163,22 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    *
    * Waiters are served first in, first out, ordered by arrival at the server. An unreachable waiter is skipped and keeps its place. Each
    * acquire is a separate holder: if this process already holds the name, a second acquire waits. All waiters of a name in this object
-   * share one heartbeat, about every five seconds. When you give up (`waitMs`, `signal`), the promise rejects immediately, and the waiter
-   * leaves the queue in the background. If the lock was granted at that moment, it goes to the next waiter.
+   * share one heartbeat, about every five seconds. When `waitMs` ends or `signal` aborts, the promise rejects immediately, and the waiter
+   * leaves the queue in the background. A lock that is granted at that moment goes to the next waiter.
    *
-   * @throws {LockTimeoutError} `waitMs` passed. With a `cause`, Redis was unreachable at the end, or the slot was moving.
+   * @throws {LockTimeoutError} `waitMs` passed. If `cause` is set, Redis was unreachable when the wait ended, or the slot was moving.
    * @throws {LockLostError} the reply arrived after the lease had ended. The acquire is undone in the background; call again.
    * @throws `signal.reason` if `signal` aborts first. If it was aborted before the call, no command is sent.
    * @throws {LockQueueFullError} `maxWaiters` callers already wait.
-   * @throws {LockSelfDeadlockError} the lock is `reentrant`, and the caller is inside a section that holds this name.
-   * @throws {LockNotDurableError} the grant did not reach the replicas or disks that `durable` requires. It is undone in the background;
-   * call again.
+   * @throws {LockSelfDeadlockError} the lock is `reentrant`, and the caller is inside a `using` call that holds this name.
+   * @throws {LockNotDurableError} replicas or disks did not confirm the grant as `durable` requires. It is undone in the background; call
+   * again.
    * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter. Once in the
    * queue, the wait continues through outages.
    * @throws {KitUnknownOutcomeError} the reply to the first command was lost. The acquire is undone in the background; call again.
-   * @throws {KitClosedError} this object was closed, or the client was ended during the wait. If the client was ended before the call, the
-   * error is KitUnavailableError, not retryable.
-   * @throws {KitError} another error of the server, by its code; `KIT_NAME` for a name that cannot be a key.
+   * @throws {KitClosedError} this object was closed, or the client was ended during the wait. If the client was ended before the call:
+   * KitUnavailableError, not retryable.
+   * @throws {KitError} the server replied with another error; see `code`. `KIT_NAME`: the name cannot be a key.
    * @throws {TypeError | RangeError} an option is invalid.
    *
    * @example
@@ -212,7 +212,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    *
    * @throws the routine's error.
    * @throws {LockLostError} the routine succeeded, but one of the locks had been lost.
-   * @throws all errors of {@link acquireAll}; the routine was not run.
+   * @throws all errors of {@link acquireAll}; the routine did not run.
    *
    * @example
    * await lock.usingAll(["account:bob", "account:ann"], async ({ fencingTokens, signal }) => {
@@ -238,10 +238,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * Waits until you hold all of the locks, 1 to 100 of them, and returns their leases as a set. The locks can be in different slots of a
    * Cluster.
    *
-   * Calls of `acquireAll` don't deadlock with each other, whatever the order of `names`: every call takes them in one order. Duplicates
-   * count once. If all locks are free, one round trip takes them. If one is not free, the caller waits in its queue as for a single lock.
-   * Meanwhile it holds the locks that come earlier in that order, and none that come later. `waitMs` and `signal` apply to all of them
-   * together.
+   * Calls of `acquireAll` don't deadlock with each other, whatever the order of `names`: every call takes the locks in the same order.
+   * Duplicates count once. If all locks are free, one round trip takes them. If one is not free, the caller waits in its queue as for a
+   * single lock. While it waits, it holds the locks that come earlier in this order, and none that come later. `waitMs` and `signal` apply
+   * to all of them together.
    *
    * @throws {LockTimeoutError} `waitMs` passed; `resource` is the name that was not free. All others are released.
    * @throws {LockLostError} one of the locks was lost before all were held. The others are released; call again.
@@ -287,10 +287,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Takes the lock from its holder, and grants it to the first waiter. For operators, when the holder is certainly dead: a holder that
-   * still runs notices the loss only at its next renewal.
+   * Takes the lock from its holder, and grants it to the first waiter. For operators, if the holder is certainly dead: a holder that still
+   * runs notices the loss only at its next renewal.
    *
-   * Resolves with the label of the previous holder, or with null if the lock was free or changed hands at that moment.
+   * Resolves with the label of the previous holder, or with null if the lock was free or got another holder at that moment.
    *
    * @throws {KitUnavailableError} no server answered in time; nothing was changed.
    * @throws {KitUnknownOutcomeError} the reply to the release was lost. Inspect the lock first: a second call may take it from the next
@@ -314,8 +314,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Continues a lease that another process (or object) handed over or serialized. kit renews it once, to check that it is still held. After
-   * that its own `renew` setting applies.
+   * Continues a lease that another process (or object) handed over or serialized. kit renews the lease once, to check that it is still
+   * held. After that its own `renew` setting applies.
    *
    * @throws {LockLostError} the lease is no longer held.
    * @throws {TypeError} `text` does not come from `lease.handOver()` or `lease.serialise()`.
@@ -338,7 +338,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   /**
    * Closes this object. New acquires and waiters reject with KitClosedError, and the waiters leave the queue. `close()` waits for held
    * leases, up to `timeoutMs`. Then their signals abort and kit releases them, within another `deadlineMs`. Your client stays open.
-   * Idempotent: the first call's options count.
+   * Idempotent: the options of the first call apply.
    *
    * @throws {TypeError | RangeError} an option is invalid. It rejects for no other reason.
    */
@@ -364,7 +364,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
  * Creates a lock object. One object serves any number of lock names and callers.
  *
  * `redis` is a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes it, blocks it or subscribes on it.
- * The first wait opens one more connection, for pushes. The last `close()` on the client ends that connection.
+ * The first wait opens one more connection, for pushes, which closes with the last kit object on the client.
  *
  * @throws {TypeError | RangeError} `redis` or an option is invalid.
  *

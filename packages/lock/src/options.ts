@@ -22,7 +22,7 @@ import {
 const dayMs = 86_400_000;
 const longestKeepMs = 7 * dayMs;
 
-/** The replication that a grant needs before an acquire resolves, as core's `durable()` confirms it. */
+/** The replication that a grant needs before its acquire resolves. kit confirms it like core's `durable()`. */
 export interface DurableOption {
   /**
    * The number of replicas that must have received the grant; 0 only with `fsync: "local"`. If this is the number of all replicas, a
@@ -65,10 +65,10 @@ export interface LockOptions extends LeaserOptions {
    * How long the server stores a name's last fencing token, in milliseconds: 60,000 to 604,800,000 (a week). The time starts with a release
    * that leaves no holder and no waiter. Nothing else is stored for an unused name.
    *
-   * A short time saves memory if you use many names only once, such as one per order. Tokens never restart: after that time they continue
-   * from the server's clock. A new token is smaller than an earlier one only if that clock is behind by more than `keepMs`. This happens if
-   * the clock was set back, or if a failover led to a server whose clock differs. If a lease ends without a release, its token stays for a
-   * week after the grant.
+   * A short time saves memory if you use many names only once, such as one per order. Tokens never restart: after `keepMs` they continue
+   * from the server's clock. A new token is smaller than an earlier one only if this clock went back by more than `keepMs`: it was set
+   * back, or a failover led to a server with a different clock. If a lease ends without a release, its token stays for a week after the
+   * grant.
    *
    * @default 604800000
    */
@@ -78,32 +78,32 @@ export interface LockOptions extends LeaserOptions {
    * stalled has this time to notice the loss and stop, before another caller can hold the lock. A release skips this delay, and so does
    * `close()`.
    *
-   * A crashed holder keeps the lock taken for this much longer. So does a waiter that died between its grant and its first renewal. Other
-   * callers see the delay as part of the lease.
+   * The delay also applies if a holder crashed, or a waiter died between its grant and its first renewal. Other callers see it as part of
+   * the lease.
    *
    * @default 0
    */
   readonly lockDelayMs?: number | undefined;
   /**
-   * An acquire resolves only when its grant is replicated like this. Otherwise the grant is undone, and the acquire rejects with
-   * LockNotDurableError. Each acquire costs three more round trips (with `fsync`, up to four) on a dedicated connection. A client has eight
-   * of these connections. The same applies to `tryUpgrade()` of a read/write lock. Renewals are not confirmed.
+   * An acquire resolves only after replicas and disks have confirmed its grant as this option requires. Otherwise kit undoes the grant, and
+   * the acquire rejects with LockNotDurableError. Each acquire costs three more round trips (with `fsync`, up to four) on one of the
+   * client's eight dedicated connections. The same applies to `tryUpgrade()` of a read/write lock. Renewals are not confirmed.
    *
    * @default off: an acquire resolves once the master has granted it
    */
   readonly durable?: DurableOption | undefined;
   /**
-   * The minimum time from a grant until another caller can hold the lock, in milliseconds: 0 to 86,400,000 (a day). After an earlier
-   * release the lock stays taken until then, under the holder's label. Use it to run a short job only once if many servers start it at
-   * about the same time. The time starts at the grant, by the server's clock. It does not apply to several names acquired together.
+   * The minimum time from a grant until another caller can hold the lock, in milliseconds by the server's clock: 0 to 86,400,000 (a day).
+   * If the holder releases the lock earlier, it stays taken until then, under the holder's label. Use it to run a short job only once if
+   * many servers start it at about the same time. It does not apply to `acquireAll()`.
    *
    * @default 0
    */
   readonly minHoldMs?: number | undefined;
   /**
-   * Whether `using` inside the routine of another `using` of the same name, on this object, runs immediately in the same lease. The outer
-   * call finishes when all inner ones have finished. An `acquire` of a name that the routine holds would wait for itself, so it rejects
-   * with LockSelfDeadlockError. kit tracks the sections with an AsyncLocalStorage, which costs some speed.
+   * Allows nested `using` calls of the same name on this object: the inner call runs immediately, with the lease of the outer call. The
+   * outer call finishes when all inner calls have finished. An `acquire` of a name that the routine holds would wait for itself, so it
+   * rejects with LockSelfDeadlockError. kit tracks the calls with an AsyncLocalStorage, which costs some speed.
    *
    * @default false
    */

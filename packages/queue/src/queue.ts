@@ -32,8 +32,8 @@ export interface QueueEvents {
   readonly error: readonly [error: KitError];
   /**
    * The server can evict keys when its memory is full. Under a `volatile-…` policy it evicts only keys with an expiry, never jobs. These
-   * keys hold records of repeated adds, late ends and ended jobs, and the notes of handlers. Under `allkeys-…` (with `allowEviction`) it
-   * can evict any key. Emitted once for each policy.
+   * keys only record repeated adds, ended leases and jobs, and the notes of handlers. Under `allkeys-…` (with `allowEviction`) it can evict
+   * any key. Emitted once for each policy.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
 }
@@ -126,7 +126,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
 
   /**
    * Adds a job with your `id` or a `unique` key, as {@link add} does. Resolves with `isAdded`: whether this call added the job. If not,
-   * `state` is where the job of this id or key was at that time. Of several callers with the same id exactly one adds the job.
+   * `state` is the state of the job with this id or key at that time. Of several callers with the same id exactly one adds the job.
    *
    * When a call is sent again after a lost reply, it gets the first answer. The server keeps an answer for ten minutes. After that a call
    * with an `op` rejects with a KitUnknownOutcomeError that has no `op`.
@@ -146,7 +146,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Adds a job and waits for its handler's result. The result is what JSON makes of it; a Uint8Array arrives as a Buffer.
+   * Adds a job and waits for its handler's result. The result arrives after a JSON round trip, a Uint8Array as a Buffer.
    *
    * The server records the outcome when the job ends, and pushes it to this object. The outcome survives lost connections on both sides. It
    * is deleted once this object has received it. Failed attempts are retried as usual; only the last failure rejects the call. If this
@@ -186,11 +186,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Adds many jobs in order, all or none, and resolves with their ids. More than 1 MiB (a job counts as at least 1 KiB) or `maxPending`
-   * jobs travel in several calls. If a call fails, the jobs of earlier calls stay, and no further call is made.
+   * Adds many jobs in order, and resolves with their ids. One call adds up to 1 MiB (a job counts as at least 1 KiB) and `maxPending` jobs,
+   * all or none. Larger lists use several calls. If a call fails, the jobs of earlier calls stay, and no further call is made.
    *
    * @throws every error of {@link add}. A KitUnknownOutcomeError has no `op`, and is retryable if each job has `unique` with `ttlMs`. It is
-   *   also the error when only some calls added their jobs; its `cause` is then the failure.
+   *   also the error if only some calls added their jobs; its `cause` is then the failure.
    *
    * @example
    * await queue.addAll([{ name: "resize", data: { url } }, { name: "resize", data: { url: other }, priority: -1 }]);
@@ -260,7 +260,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   /**
    * Moves dead letters to the end of the queue: the letters with these ids, or all current ones. The jobs have all their attempts again,
    * and no crashes. Resolves with the number of moved letters. Ids without a dead letter are ignored. With `spreadMs` each job becomes
-   * ready at a random time within this period, which spares the service that the jobs failed at.
+   * ready at a random time within this period, so that the jobs don't all call the same service at the same time.
    *
    * @throws {TypeError | RangeError} `ids` is not an array of ids, or an option is invalid.
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.

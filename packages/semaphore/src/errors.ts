@@ -20,9 +20,9 @@ interface SeenUse {
 }
 
 /**
- * No permit was granted within `waitMs`. `permits`, `used` and `msLeft` describe the last reply. In a group, `tenant` and
- * `permitsPerTenant` are set as well. With a `cause`, Redis was unreachable at the end, or the slot was moving. kit undoes the attempt in
- * the background. Retryable. `tryAcquire` resolves with null instead.
+ * No permit was granted within `waitMs`. `permits`, `used` and `msLeft` describe the semaphore at the last reply. In a group, `tenant` and
+ * `permitsPerTenant` are set as well. If `cause` is set, Redis was unreachable when the wait ended, or the slot was moving. kit undoes the
+ * attempt in the background. Retryable. `tryAcquire` resolves with null instead.
  *
  * kit notices a lost connection immediately. It notices a silent server at the next heartbeat, within six seconds plus `deadlineMs`.
  */
@@ -35,11 +35,11 @@ export class SemaphoreTimeoutError extends KitError {
   readonly tenant: string | undefined;
   /** The limit at the last reply, or undefined if there was no reply. */
   readonly permits: number | undefined;
-  /** The limit of each tenant at the last reply. Undefined if there was no reply, or outside of groups. */
+  /** The limit of each tenant at the last reply. Undefined without a reply, or outside of groups. */
   readonly permitsPerTenant: number | undefined;
   /** The weight in use at the last reply, for all tenants. */
   readonly used: number | undefined;
-  /** Milliseconds from the last reply to the earliest end of a permit, unless renewed. Undefined if unknown. */
+  /** How long after the last reply the first permit ends if it is not renewed, in milliseconds. Undefined if unknown. */
   readonly msLeft: number | undefined;
 
   constructor(
@@ -87,10 +87,7 @@ export class SemaphoreQueueFullError extends KitError {
   }
 }
 
-/**
- * The weight of an acquire is above the limits. It could never be granted, even if nothing is in use. `most` is the largest weight that the
- * limits allow now.
- */
+/** The weight of an acquire is above the limits, so it could never be granted. `most` is the largest weight that the limits allow now. */
 export class SemaphoreWeightError extends KitError {
   /** @internal */
   static override readonly brand: string = "SemaphoreWeightError";

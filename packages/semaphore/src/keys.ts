@@ -7,14 +7,14 @@ import { keyspace } from "@kit/core";
  *
  * | Key                            | Type | Content                                                                                             | Life                             |
  * | ------------------------------ | ---- | --------------------------------------------------------------------------------------------------- | -------------------------------- |
- * | `kit:semaphore:{name}:permits` | zset | permit record → the server's millisecond at which its permit ends; the counts, below 0: `#` weights beyond 1, `#tenant` in use; at 0 the tenants' permits: `=tenant permitRecord` | longer than the longest permit   |
- * | `kit:semaphore:{name}:meta`    | hash | `layout`; the limits `permits` and `perTenant`; `evaluating` (until when nothing is granted, since tenants are re-evaluated), `changedAt` (of the limits) | 7 days after the last use        |
- * | `kit:semaphore:{name}:queue`   | zset | the waiters by name: `tenant score permitRecord`; suspended ones, which cannot be notified: `\|aliveUntil permitRecord` | 16 s after the last sign of life |
- * | `kit:semaphore:{name}:ready`   | zset | tenant → score (priority and ticket) of its first waiter, while it fits within its tenant's limit | as the queue                     |
+ * | `kit:semaphore:{name}:permits` | zset | permit record → server ms at which the permit ends. Counts have negative scores: `#` (all weight above 1 per permit), `#tenant` (the tenant's weight in use). `=tenant permitRecord` → 0, in a group | longer than the longest permit   |
+ * | `kit:semaphore:{name}:meta`    | hash | `layout`; the limits `permits` and `perTenant`; `evaluating` (no grants until then: tenants are re-evaluated); `changedAt` (when the limits changed)      | 7 days after the last use        |
+ * | `kit:semaphore:{name}:queue`   | zset | the waiters, sorted by text: `tenant score permitRecord`, or `\|aliveUntil permitRecord` for a suspended waiter, which cannot be notified | 16 s after the last heartbeat    |
+ * | `kit:semaphore:{name}:ready`   | zset | tenant → score (priority and ticket) of its first waiter, while the tenant's limit has room for it | as the queue                     |
  * | `kit:semaphore:{name}:waiters` | hash | permit record → `aliveUntil watched score grantMs inbox`; `#` → the last ticket                      | as the queue                     |
  *
- * The channel `kit:inbox:<uuid>` belongs to core. Each client has one channel, which notifies its waiters. If someone edited the
- * numbers (`KIT_LAYOUT`), delete the key `…:meta`: the next acquire or heartbeat stores its object's limits.
+ * The channel `kit:inbox:<uuid>` belongs to core. Each client has one channel, which notifies its waiters. If someone edited the limits
+ * (`KIT_LAYOUT`), delete the key `…:meta`. The next acquire or heartbeat stores the limits of its object.
  */
 export interface SemaphoreKeys {
   readonly permits: string;

@@ -24,14 +24,14 @@ const mostPermits = 1_000_000_000;
 /** Settings of a semaphore. Its lease options are the defaults of each acquire. */
 export interface SemaphoreOptions extends LeaserOptions {
   /**
-   * The limit: the total weight of all permits, 0 to 1,000,000,000. 0 grants nothing. The first acquire under a name stores it. After that
-   * only `setPermits()` changes it, and an object with another number emits `mismatch`.
+   * The limit: the total weight of all permits, 0 to 1,000,000,000. With 0 nothing is granted. The first acquire of a name stores the
+   * limit. After that only `setPermits()` changes it. An object with another number emits `mismatch`.
    */
   readonly permits: number;
   /**
-   * Makes the semaphore a group: each tenant can have at most this many of the permits, 0 to 1,000,000,000. A full tenant does not delay
-   * others. Each acquire then needs its `tenant`. If `maxWaiters` wait, a tenant without a waiter can still add one, up to twice
-   * `maxWaiters` in total.
+   * The limit of each tenant, by weight, 0 to 1,000,000,000. It makes the semaphore a group: each acquire needs a `tenant`, and a tenant at
+   * its limit does not delay others. When `maxWaiters` callers wait, a tenant without a waiter can still add one, up to twice `maxWaiters`
+   * in total.
    *
    * @default undefined
    */
@@ -49,7 +49,7 @@ export type SemaphoreSettings = Resolved<typeof semaphoreRules>;
 /** The weight to take, and the tenant. */
 interface ClaimOptions {
   /**
-   * How many units of the limit to use: 1 or more.
+   * How much of the limit the permit uses: 1 or more.
    *
    * @default 1
    */
@@ -64,8 +64,8 @@ const claimRules = { weight: integer(1, mostPermits, 1), tenant } satisfies Rule
 /** Options of one acquire. */
 export interface AcquireOptions extends LeaseOptions, WaitOptions, ClaimOptions {
   /**
-   * The order among waiters: -1000 to 1000. Lower is sooner, and equal priorities are served in order of arrival. A waiter is never served
-   * while more urgent ones keep arriving.
+   * The order among waiters, -1000 to 1000. Lower numbers are served first, and equal numbers in order of arrival. While waiters with lower
+   * numbers keep arriving, the others are never served.
    *
    * @default 0
    */
@@ -88,7 +88,7 @@ export const tryRules = { ...leaseRules, ...claimRules, signal } satisfies Rules
 
 /** The limits that `setPermits()` changes. A limit that you leave out stays unchanged. */
 export interface NewLimits {
-  /** The limit, by weight: 0 to 1,000,000,000. */
+  /** The limit: the total weight of all permits, 0 to 1,000,000,000. */
   readonly permits?: number | undefined;
   /** The limit of each tenant. Pass a number only if the object was created with one. Pass null to turn the group off. */
   readonly permitsPerTenant?: number | null | undefined;

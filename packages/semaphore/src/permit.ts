@@ -4,14 +4,14 @@ import type { ResolvedPermit } from "./options.js";
 /**
  * A held permit: the right to use part of the limit for a limited time. kit renews it automatically until `release()`.
  *
- * If the permit ends early (a silent server, lost data, a long stall of this process), `signal` aborts. It aborts at the latest when the
- * permit may have ended by this process's clock. No signal can stop a process that is not running. A process that slept past its permit may
- * work at the same time as the next holder for a moment.
+ * If the permit ends early (the server is silent or lost data, or this process stalled), `signal` aborts: at the latest when, by this
+ * process's clock, the permit may have ended. No signal can stop a process that is not running. A process that was suspended past the end
+ * of its permit may briefly work at the same time as the next holder.
  *
- * States: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a reason). These are final.
+ * A held permit becomes released (`release()`), handed over (`handOver()`) or lost (with a reason). These three states are final.
  */
 export class Permit extends Lease {
-  /** How many units of the semaphore's limit the permit uses. */
+  /** How much of the semaphore's limit the permit uses. */
   readonly weight: number;
   /** The permit's tenant, or null outside of groups. */
   readonly tenant: string | null;

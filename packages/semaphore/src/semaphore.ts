@@ -31,7 +31,7 @@ const chargeOf = ({ resolved }: LeaseRequest<ResolvedPermit>): { weight: number;
   tenant: resolved.tenant ?? null,
 });
 
-/** Events of a semaphore. For tracing, use the diagnostics channels `kit:semaphore.*`. */
+/** Events of a semaphore. To trace calls, use the diagnostics channels `kit:semaphore.*`. */
 export interface SemaphoreEvents {
   /** A permit was granted, `waitedMs` milliseconds after the call. */
   readonly acquired: readonly [event: { weight: number; tenant: string | null; waitedMs: number }];
@@ -40,8 +40,8 @@ export interface SemaphoreEvents {
   /** An acquire without `waitMs` has waited for 30 seconds. Emitted once per acquire, at the next heartbeat: up to six seconds later. */
   readonly stillWaiting: readonly [event: { position: number; used: number; permits: number; waitedMs: number }];
   /**
-   * The server lost a waiter (lost data, or a grant that expired before its message arrived). The waiter queues again, at the end. If its
-   * weight is above the current limits, it rejects with SemaphoreWeightError instead.
+   * The server lost a waiter: it lost data, or a grant expired before its message arrived. The waiter queues again, at the end. If its
+   * weight is above the current limits, its acquire rejects with SemaphoreWeightError instead.
    */
   readonly requeued: readonly [];
   /** A permit was released. */
@@ -54,14 +54,14 @@ export interface SemaphoreEvents {
    */
   readonly mismatch: readonly [event: { configured: Limits; stored: Limits }];
   /**
-   * The server's eviction policy may drop permits when memory is full. This is true for `allkeys-…` and, because permits have an expiry,
-   * for `volatile-…`. Then more permits than the limit can be in use. Emitted once per policy. kit reads the policy in the background, only
-   * while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   * The server's eviction policy (`allkeys-…` or `volatile-…`) can drop permits when memory is full, because permits have an expiry. Then
+   * more permits than the limit can be in use. Emitted once per policy. If there is a listener, kit reads the policy in the background, and
+   * again after a lost connection. If INFO is forbidden, nothing is emitted.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A background command failed. It is retried where a retry can help. During an outage, waiters, renewals and releases emit one error
-   * together, and one with the code `KIT_RECOVERED` when commands work again.
+   * A background command failed. kit retries it if a retry can help. During an outage, waiters, renewals and releases together emit one
+   * error. When commands work again, they emit one with the code `KIT_RECOVERED`.
    */
   readonly error: readonly [error: KitError];
 }
@@ -80,15 +80,15 @@ export interface SemaphoreInspection {
   readonly permits: number;
   /** The limit of each tenant, or null outside of groups. */
   readonly permitsPerTenant: number | null;
-  /** The weight in use. For one tenant, while no group is stored, it counts only the 10,000 permits that end first. */
+  /** The weight in use. For a tenant of a semaphore that is not a group, only the 10,000 permits that end first count. */
   readonly used: number;
-  /** The free weight. It is 0 as well if more is held than a lowered limit allows. */
+  /** The free weight. It is 0 if the limit was lowered below the weight in use. */
   readonly free: number;
-  /** The ten permits that end first, unless renewed. For one tenant, they come from the first 10,000 of all. */
+  /** The ten permits that end first if they are not renewed. For one tenant, kit searches only the 10,000 permits that end first. */
   readonly holders: readonly (HolderOrWaiter & { readonly msLeft: number })[];
   /** The number of waiters, including dead ones that were not dropped yet. */
   readonly waiters: number;
-  /** The first ten waiters. In a group with over 1,000 waiters, they come from the 1,000 whose tenants' names sort first. */
+  /** The first ten waiters. In a group with over 1,000 waiters, kit searches only the 1,000 whose tenants' names sort first. */
   readonly queue: readonly HolderOrWaiter[];
 }
 
@@ -96,11 +96,11 @@ export interface SemaphoreInspection {
  * A named counting semaphore on one Redis. At any instant of the server's clock, the weights of all held permits add up to at most the
  * limit. This holds as long as the server keeps its data and the limit is not lowered. Create it with {@link createSemaphore}.
  *
- * A caller that finds no room waits in a queue: by priority, then in order of arrival at the server. A release grants permits to the next
- * waiters while they fit and notifies them, in one step. Waiters don't poll unless pushes are forbidden. They send a heartbeat every 5 s.
+ * A caller that finds no room waits in a queue: by priority, then in order of arrival at the server. In one step, a release grants permits
+ * to the next waiters that fit, and notifies them. Waiters poll only if pub/sub is forbidden. They send a heartbeat every 5 s.
  *
  * The order is strict: if the next waiter needs more than is free, all others wait for it. Only an unreachable waiter is skipped, and it
- * keeps its place. In a group each tenant has its own queue, and a full tenant does not hold up others.
+ * keeps its place. In a group each tenant has its own queue, and a tenant at its limit does not delay others.
  *
  * Based on the semaphores of "Redis in Action" (J. L. Carlson, 2013, section 6.3). Unlike them, it uses no client's clock, and every
  * operation is one atomic step.
@@ -154,7 +154,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    *
    * @throws the routine's error.
    * @throws {PermitLostError} the routine succeeded, but its permit had been lost.
-   * @throws all errors of {@link acquire}; the routine was not run.
+   * @throws all errors of {@link acquire}; the routine did not run.
    *
    * @example
    * const report = await semaphore.using(({ signal }) => render("report", signal), { weight: 2 });
@@ -170,11 +170,11 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    *
    * Waiters are served by priority, and equal priorities in order of arrival at the server. If a heavy waiter does not fit, all waiters
    * after it wait until there is room. An unreachable waiter is skipped and keeps its place. All waiters of this object share one
-   * heartbeat, about every five seconds. When you give up (`waitMs`, `signal`), the promise rejects immediately, and the waiter leaves the
-   * queue in the background. If the permit was granted at that moment, it goes to the next waiter.
+   * heartbeat, about every five seconds. When `waitMs` ends or `signal` aborts, the promise rejects immediately, and the waiter leaves the
+   * queue in the background. A permit that is granted at that moment goes to the next waiter.
    *
-   * @throws {SemaphoreTimeoutError} there was no room within `waitMs`. With a `cause`, Redis was unreachable at the end, or the slot was
-   * moving.
+   * @throws {SemaphoreTimeoutError} there was no room within `waitMs`. If `cause` is set, Redis was unreachable when the wait ended, or the
+   * slot was moving.
    * @throws {SemaphoreWeightError} `weight` is above the limits, so that it could never be granted. A limit of 0 is a pause: then the
    * acquire waits.
    * @throws {PermitLostError} the reply arrived after the permit had ended. The acquire is undone in the background; call again.
@@ -183,9 +183,9 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter. Once in the
    * queue, the wait continues through outages.
    * @throws {KitUnknownOutcomeError} the reply to the first command was lost. The acquire is undone in the background; call again.
-   * @throws {KitClosedError} this object was closed, or the client was ended during the wait. If the client was ended before the call, the
-   * error is KitUnavailableError, not retryable.
-   * @throws {KitError} another error of the server, by its code.
+   * @throws {KitClosedError} this object was closed, or the client was ended during the wait. If the client was ended before the call:
+   * KitUnavailableError, not retryable.
+   * @throws {KitError} the server replied with another error; see `code`.
    * @throws {TypeError | RangeError} an option is invalid.
    *
    * @example
@@ -211,16 +211,16 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Changes the limits for all objects of this name, immediately. A higher limit grants permits to all waiters that fit now. A lower limit
-   * revokes no permit: nothing is granted until enough permits have been released. 0 is a pause. A waiter whose weight is above the new
-   * limit rejects with SemaphoreWeightError when its turn comes. A number is short for `{ permits }`.
+   * Changes the limits for all objects of this name, immediately. A higher limit grants permits to all waiters that now fit. A lower limit
+   * revokes no permit: nothing is granted until enough permits have been released. 0 pauses the semaphore. If a waiter's weight is above
+   * the new limit, its acquire rejects with SemaphoreWeightError when its turn comes. A number is short for `{ permits }`.
    *
-   * The stored limits expire a week after the last acquire, `setPermits()` or waiting caller. Then the next acquire stores its object's
-   * limits. A repeat of the command that arrives after `deadlineMs`, or after a newer change, changes nothing.
+   * The stored limits expire a week after the last use. Then the next acquire stores the limits of its object. If a copy of the command
+   * arrives after `deadlineMs`, or after a newer change, it changes nothing.
    *
    * @throws {TypeError | RangeError} no limit is given, a limit is not an integer from 0 to 1,000,000,000, or you pass a number for
    * `permitsPerTenant` and this object was created without it.
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. You can safely call it again.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely call it again.
    *
    * @example
    * await semaphore.setPermits(10);
@@ -246,7 +246,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
 
   /**
    * Reads the state of the semaphore, or of one tenant, and changes nothing. For a tenant, `used`, `holders`, `waiters` and `queue` cover
-   * only this tenant, and `free` is the weight that it can still take.
+   * only this tenant, and `free` is the weight that the tenant can still use.
    *
    * @throws {TypeError | RangeError} an option is invalid.
    * @throws {KitUnavailableError} no server answered in time.
@@ -267,8 +267,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Continues a permit that another process (or object) handed over or serialized. kit renews it once, to check that it is still held.
-   * After that its own `renew` setting applies.
+   * Continues a permit that another process (or object) handed over or serialized. kit renews the permit once, to check that it is still
+   * held. After that its own `renew` setting applies.
    *
    * @throws {PermitLostError} the permit is no longer held.
    * @throws {TypeError} `text` does not come from `permit.handOver()` or `permit.serialise()` of a semaphore of this name.
@@ -293,7 +293,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   /**
    * Closes this object. New acquires and waiters reject with KitClosedError, and the waiters leave the queue. `close()` waits for held
    * permits, up to `timeoutMs`. Then their signals abort and kit releases them, within another `deadlineMs`. Your client stays open.
-   * Idempotent: the first call's options count.
+   * Idempotent: the options of the first call apply.
    *
    * @throws {TypeError | RangeError} an option is invalid. It rejects for no other reason.
    */
@@ -326,7 +326,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
  * Creates a semaphore object: one name, any number of callers. All objects of the same name, in any process, share its permits.
  *
  * `redis` is a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes it, blocks it or subscribes on it.
- * The first wait opens one more connection, for pushes. The last `close()` on the client ends that connection.
+ * The first wait opens one more connection, for pushes, which closes with the last kit object on the client.
  *
  * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.

@@ -46,7 +46,7 @@ export function defaultsPage(packages) {
   problems.push(...Object.keys(advice).flatMap((key) => (used.has(key) ? [] : [`advice.mjs: no option is "${key}"`])));
   const head = [
     "# Defaults",
-    "Every setting of the libraries that has a default, and when to change it. Times are in milliseconds. See also the options of [`@kit/testing`](../../packages/testing/README.md) and [`@kit/cli`](../../packages/cli/README.md).",
+    "This page lists every setting that has a default, and when to change it. Times are in milliseconds. See also the options of [`@kit/testing`](../../packages/testing/README.md) and [`@kit/cli`](../../packages/cli/README.md).",
     "This page is made from the code by `npm run reference`.",
   ];
   return { text: [...head, ...sections].join("\n\n"), problems: [...new Set(problems)] };

@@ -60,7 +60,7 @@ function collect(files) {
 /** @param {string} packageName */
 const closing = (packageName) =>
   packageName === core
-    ? "A wrong option throws a `TypeError` or `RangeError` that names the expected and the given value. An abort rejects with your `signal.reason`."
+    ? "An invalid option throws a `TypeError` or `RangeError` that names the expected and the given value. If your `signal` aborts, the call rejects with `signal.reason`."
     : "The codes that all packages have in common (`KIT_UNAVAILABLE`, `KIT_UNKNOWN_OUTCOME`, …) are on [core's page](../../core/docs/reference.md#errors).";
 
 /** The codes in the unions `export type …ErrorCode`. @param {SourceFile} file */

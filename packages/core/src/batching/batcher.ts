@@ -11,8 +11,8 @@ export interface BatcherOptions<Item, Result> {
   /** How long an item may take from `add` to its result, in milliseconds. */
   readonly deadlineMs: number;
   /**
-   * The error for an item at its deadline. `wasSent`: the item may have had its effect. `stall`: the part of the message about the
-   * stall of the event loop in which the deadline passed, or empty.
+   * The error for an item at its deadline. `wasSent`: the item may have had its effect. `stall`: words for the message if the event
+   * loop was blocked when the deadline passed, otherwise empty.
    */
   readonly late: (item: Item, wasSent: boolean, stall: string) => Error;
   /** The error for an item if there is no room. */

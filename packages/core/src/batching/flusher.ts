@@ -3,7 +3,7 @@ import { type Deadline, inTime } from "../toolkit/index.js";
 
 /** When to write a local aggregate. */
 export interface FlusherOptions {
-  /** Writes the aggregate. On failure, keep the rest and reject. */
+  /** Writes the aggregate. On failure, keep what was not written, and reject. */
   readonly flush: () => Promise<void>;
   /**
    * How long after its first change the aggregate is written, in milliseconds. Also the wait before the next try after a failure.
@@ -14,7 +14,7 @@ export interface FlusherOptions {
 }
 
 /**
- * Decides when to write an aggregate in local memory: some time after its first change, or immediately on request. Only one flush
+ * Decides when to write an aggregate in local memory: `everyMs` after its first change, or immediately on request. Only one flush
  * runs at a time. The timer does not keep a process alive, so call `close()` to lose no change.
  */
 export class Flusher {

@@ -4,9 +4,9 @@ import { ownSchema, type StandardSchema } from "./schema.js";
 
 /** The entry of a component, unless the component has a custom schema. */
 export interface ComponentEntry {
-  /** An address as for `connect()`, but it must have a host and no password: passwords are not stored in Redis. */
+  /** An address as for `connect()`, with a host. It must not contain a password, because Redis stores the entry in plain text. */
   readonly url: string;
-  /** The name that `secrets` receives to look up the password. */
+  /** The name of the password. kit passes it to `secrets`. */
   readonly secret?: string | undefined;
 }
 

@@ -35,7 +35,7 @@ import { type Content, type StandardSchema } from "./schema.js";
 import { limitOf, Waiters } from "./waiters.js";
 
 /**
- * Returns a secret by its name. `url` is the address that receives the secret. It is undefined if your own schema's entries have no
+ * Returns a secret by its name. `url` is the address that receives the secret, or undefined if entries of your schema have no
  * `url`.
  */
 export type Secrets = (
@@ -46,21 +46,22 @@ export type Secrets = (
 /** Options of every component. */
 interface CommonOptions extends WatchOptions {
   /**
-   * Returns a secret by the name in the entry, or undefined if there is none. Anyone who may write the entry chooses both the name
-   * and the address that receives the secret. So return each secret only for addresses that you recognize.
+   * Returns the secret that the entry names, or undefined if there is none. Anyone who can write the entry chooses the name and the
+   * address that receives the secret. So return each secret only for addresses that you recognize.
    *
    * @default the environment variable `KIT_SECRET_` plus the name
    */
   readonly secrets?: Secrets | undefined;
   /**
-   * Whether a secret may leave this machine without TLS. If not, an entry with a `secret` must be `rediss:` (also with `+sentinel` or
-   * `+cluster`), `unix:`, or a single server on a loopback address. With your own `schema`, this has no effect: your `open` decides.
+   * Whether a secret can leave this machine without TLS. If false, an entry with a `secret` must use TLS (`rediss:`,
+   * `rediss+sentinel:`, `rediss+cluster:`), `unix:`, or a single server on a loopback address. With your own `schema`, this has no
+   * effect: your `open` decides.
    *
    * @default false
    */
   readonly allowPlaintextSecrets?: boolean | undefined;
   /**
-   * How long calls in flight may continue on a replaced connection, in milliseconds. After that, the connection is closed by force.
+   * How long running calls can continue on a replaced connection, in milliseconds. After that, kit closes the connection.
    *
    * @default 10000
    */
@@ -84,13 +85,13 @@ export interface CustomComponentOptions<Conn, Input = ComponentEntry, Entry = In
    */
   readonly schema?: StandardSchema<Input, Entry> | undefined;
   /**
-   * Opens the connection that an entry describes. If it throws, the entry is rejected. Of errors from outside kit, only name and
-   * code are kept.
+   * Opens the connection that an entry describes. If it throws, the entry is rejected. Of an error that is no KitError, kit keeps
+   * only name and code.
    */
   readonly open: (entry: NoInfer<Entry>, context: OpenContext) => Conn | Promise<Conn>;
   /** Checks a new connection before any call uses it. Throw to reject the connection. */
   readonly check?: ((connection: NoInfer<Conn>) => unknown) | undefined;
-  /** Ends a connection. `isForced`: end it without delay, because calls on it are still running, or because it was never used. */
+  /** Ends a connection. If `isForced` is true, end it without delay: calls on it are still running, or it was never used. */
   readonly close: (connection: NoInfer<Conn>, isForced: boolean) => unknown;
 }
 
@@ -98,11 +99,16 @@ export interface CustomComponentOptions<Conn, Input = ComponentEntry, Entry = In
 export interface ComponentEvents {
   /** A new connection has replaced the old one for new calls. Not emitted for the first connection. */
   readonly swap: readonly [event: { readonly generation: number }];
-  /** An entry was rejected. The old connection is kept. Opening is retried with backoff, and at each change. */
+  /**
+   * An entry was rejected. kit keeps the old connection, and tries to open the new one again: with backoff, and after each change
+   * of the entry.
+   */
   readonly degraded: readonly [error: ComponentRefusedError];
-  /** A connection was closed by force: after `drainMs`, `calls` were still running on it. */
+  /**
+   * A replaced connection was closed while calls were still running on it, because `drainMs` had passed. `calls` is their number.
+   */
   readonly forced: readonly [event: { readonly generation: number; readonly calls: number }];
-  /** An error of the entry, as in the configuration's `error` event, or a connection that did not close. */
+  /** The entry has an error, as in the configuration's `error` event, or a connection did not close. */
   readonly error: readonly [error: KitError];
 }
 
@@ -188,8 +194,8 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
    * Ends the component. It aborts a connection that is being opened, and waits up to `drainMs` for calls in flight. Then it closes
    * the connection, within ten seconds. New calls reject with KitClosedError.
    *
-   * Don't await it inside one of the component's own calls: that call cannot end, so closing takes all of `drainMs`. Idempotent;
-   * never rejects.
+   * Don't await `close()` inside a call of the component: the call cannot end, so closing takes all of `drainMs`. Idempotent; never
+   * rejects.
    */
   async close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -205,7 +211,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
    * Calls `fn` with the current connection, which stays open until the call ends. If kit replaces the connection during the call,
    * the old one stays open for up to `drainMs`. If there is no connection yet, it waits for the first one.
    *
-   * @throws {KitError} there is no connection in time; and what `fn` throws.
+   * @throws {KitError} there was no connection in time. Also throws what `fn` throws.
    */
   async use<T>(fn: (connection: Conn) => T | Promise<T>, resolved: ReadyOptions): Promise<T> {
     const limit = limitOf(resolved);
@@ -348,7 +354,7 @@ const componentRules = {
 /**
  * Follows the entry `name`, and keeps the connection that it describes. After a change, kit opens the new connection and checks
  * that it answers and is a master. Then the new connection replaces the old one. Calls that started on the old connection finish on
- * it. Without an entry there is no connection, not even to a default address.
+ * it. If there is no entry, kit opens no connection.
  *
  * Close the component with `close()`, or declare it with `await using`.
  *

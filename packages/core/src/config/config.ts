@@ -29,8 +29,8 @@ export interface ConfigEvents<Value> {
   /** The state changed. `why` is for people. */
   readonly state: readonly [state: ConfigState, why: string];
   /**
-   * A failure in the background: ConfigMissingError, ConfigInvalidError, ConfigLostError, or an error of the server. Emitted once
-   * when the failure starts, not at each try.
+   * A background read failed: ConfigMissingError, ConfigInvalidError, ConfigLostError, or an error of the server. Emitted when the
+   * failure starts, not at each try.
    */
   readonly error: readonly [error: KitError];
 }
@@ -46,8 +46,8 @@ export interface ConfigRevision extends ConfigVersion {
  * One named value in Redis that this process follows. You read it without a round trip, and change it with compare-and-set. Create
  * it with {@link createConfig}.
  *
- * The last good value stays until the next good value, even if the server is down or the entry is deleted. `state` and `staleMs`
- * report such a case.
+ * `current` stays until the next valid value arrives, even if the server is down or the entry is deleted. `state` and `staleMs`
+ * show that it is old.
  */
 export class Config<Value = unknown, Input = Value>
   extends TypedEmitter<ConfigEvents<Value>>
@@ -86,9 +86,9 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * The value: frozen, and available without a round trip.
+   * The value, frozen. Needs no round trip.
    *
-   * @throws {ConfigMissingError} there is none yet.
+   * @throws {ConfigMissingError} there is no value yet.
    */
   get current(): Value {
     const { content } = this.#follower;
@@ -106,8 +106,8 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * How long ago the server last confirmed `current`, in milliseconds; 0 while fresh. Before the first confirmation, the age of
-   * this object.
+   * How long ago the server last confirmed `current`, in milliseconds; 0 while `state` is `fresh`. Before the first confirmation,
+   * the age of this object.
    */
   get staleMs(): number {
     return this.state === "fresh" ? 0 : this.unconfirmedMs;
@@ -121,9 +121,10 @@ export class Config<Value = unknown, Input = Value>
   /**
    * Waits for the first value and returns it. Once there is a value, returns `current` immediately.
    *
-   * @throws {ConfigMissingError} nothing is set, there is no default, and `onMissing` is "throw"; or `waitMs` passed.
-   * @throws {ConfigInvalidError} the stored value is invalid, and `onMissing` is "throw"; or `waitMs` passed.
-   * @throws {KitUnavailableError} no server answered within `waitMs`, or, without `waitMs`, at the first try.
+   * @throws {ConfigMissingError} no value is set, and there is no default. With `onMissing: "wait"`, it rejects only after
+   *   `waitMs`.
+   * @throws {ConfigInvalidError} the stored value is invalid. With `onMissing: "wait"`, it rejects only after `waitMs`.
+   * @throws {KitUnavailableError} no server answered within `waitMs`. Without `waitMs`, the first try decides.
    * @throws {KitError} the server's other errors, with their codes. `KIT_LAYOUT`: a newer version wrote the entry.
    * @throws {KitClosedError} the configuration was closed during the call.
    * @throws `signal.reason` if `signal` aborts first.
@@ -142,9 +143,9 @@ export class Config<Value = unknown, Input = Value>
    * Reads the entry from the server now, and returns its value.
    *
    * @throws {ConfigMissingError} no value is set and there is no default, or an earlier value was deleted.
-   * @throws {ConfigInvalidError} its value is invalid, or the schema did not settle within `deadlineMs`.
+   * @throws {ConfigInvalidError} the stored value is invalid, or the schema did not settle within `deadlineMs`.
    * @throws {KitClosedError} the configuration was closed while the schema ran.
-   * @throws {KitUnavailableError | KitError} as every command.
+   * @throws {KitUnavailableError | KitError} as for every command.
    */
   async get(options: AskOptions = {}): Promise<Value> {
     const resolved = callSettings(options, askRules, this.#commands.settings);
@@ -160,7 +161,7 @@ export class Config<Value = unknown, Input = Value>
 
   /**
    * Writes a value and returns its version. After that, `current` is the new value. The value is stored as JSON, and the schema
-   * validates what that JSON parses to. If you pass `op`, `current` changes with the next read.
+   * validates what that JSON parses to. If you pass `op`, `current` changes only with the next read.
    *
    * @throws {ConfigConflictError} the stored version is not `expected`; nothing was changed.
    * @throws {ConfigInvalidError} the schema rejects the value or did not settle within `deadlineMs`, or the value is not JSON;
@@ -168,7 +169,7 @@ export class Config<Value = unknown, Input = Value>
    * @throws {KitClosedError} the configuration was closed while the schema ran; nothing was sent.
    * @throws {KitUnknownOutcomeError} the reply was lost; call again with this error's `op`. Without the `op`, the call would write
    * again, perhaps over another process's write.
-   * @throws {KitUnavailableError | KitError} as every command.
+   * @throws {KitUnavailableError | KitError} as for every command.
    */
   async set(value: Input, options: SetOptions = {}): Promise<ConfigVersion> {
     const resolved = callSettings(options, setRules, this.#commands.settings);
@@ -176,9 +177,10 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * The last writes, newest first. Of large values, only those that fit in about 4 MiB. Damaged lines are left out.
+   * The last writes, newest first. If the values are large, it returns only the newest, up to about 4 MiB. Damaged entries are left
+   * out.
    *
-   * @throws {KitUnavailableError | KitError} as every command.
+   * @throws {KitUnavailableError | KitError} as for every command.
    */
   async history(options: HistoryOptions = {}): Promise<readonly ConfigRevision[]> {
     const { limit, ...resolved } = callSettings(options, historyRules, this.#commands.settings);
@@ -195,10 +197,10 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * Writes the value of an earlier revision again, and returns the new version. After data loss, several writes may have that
-   * revision number; the newest of them counts.
+   * Writes the value of an earlier revision again, and returns the new version. If several writes have this revision number after
+   * data loss, kit uses the newest.
    *
-   * @throws {ConfigMissingError} the history does not have it.
+   * @throws {ConfigMissingError} the history does not have this revision.
    * @throws all that {@link set} throws.
    */
   async rollback(revision: number, options: SetOptions = {}): Promise<ConfigVersion> {
@@ -258,8 +260,8 @@ export class Config<Value = unknown, Input = Value>
 const textOf = (version: ConfigVersion | undefined): string | undefined => version && versionText(version);
 
 /**
- * Follows the entry `name`. You read its value without a round trip, and each change arrives by push. A push can be lost, so the
- * entry is also read after every reconnection and every `pollMs`.
+ * Follows the entry `name`. You read its value without a round trip. The server pushes each change. Because a push can be lost, kit
+ * also reads the entry every `pollMs` and after every reconnection.
  *
  * Close the configuration with `close()`, or declare it with `await using`.
  *

@@ -8,7 +8,7 @@ export type ConfigErrorCode = Extract<CoreErrorCode, `KIT_CONFIG_${string}` | `K
 const shown = (text: string): string => JSON.stringify(text);
 
 /**
- * The entry does not exist, or its history does not have that revision. An object with a last good value keeps that value.
+ * The entry does not exist, or its history does not have the requested revision. An object that has read a valid value keeps it.
  * Retryable if the entry is missing.
  */
 export class ConfigMissingError extends KitError {
@@ -77,8 +77,8 @@ export class ConfigConflictError extends KitError {
 }
 
 /**
- * The server lost writes that this process has read: in a failover, or because the entry was deleted and set again. `known` and
- * `found` are the two versions, and `found` is used from now on. Only emitted as an `error` event.
+ * The server lost writes that this process has read: in a failover, or because the entry was deleted and set again. `known` is the
+ * version before, `found` the version now in use. Only emitted as an `error` event.
  */
 export class ConfigLostError extends KitError {
   /** @internal */
@@ -102,7 +102,7 @@ export class ConfigLostError extends KitError {
   }
 }
 
-/** The connection in an entry could not be opened, or failed its check. An earlier connection is kept. Retryable. */
+/** The connection that an entry describes could not be opened, or failed its check. kit keeps an earlier connection. Retryable. */
 export class ComponentRefusedError extends KitError {
   /** @internal */
   static override readonly brand: string = "ComponentRefusedError";

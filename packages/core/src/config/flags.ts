@@ -32,7 +32,9 @@ import { contentOf, ownSchema } from "./schema.js";
 
 /** The declaration of a flag. */
 export interface FlagDefinition {
-  /** The answer while the flag is unknown: before the first read, and when the last read is more than `maxStaleMs` ago. */
+  /**
+   * Whether the flag is on while its state is unknown: before the first read, and when the last read is more than `maxStaleMs` ago.
+   */
   readonly whenUnknown: boolean;
 }
 
@@ -41,8 +43,8 @@ const definitionRules = { whenUnknown: required(boolean()) } satisfies RulesOf<F
 /** Options of `createFlags()`. */
 export interface FlagsOptions extends WatchOptions {
   /**
-   * How long an answer stays valid after the server last confirmed it, in milliseconds: at least 200. After that the answer is
-   * `whenUnknown`, whether or not an outage was noticed. The flags are read at least twice in that time. Undefined: forever.
+   * How long a flag counts as known after the server last confirmed it, in milliseconds: at least 200. After that `isOn()` returns
+   * `whenUnknown`. kit reads the flags at least twice within this time. Undefined: forever.
    *
    * @default undefined
    */
@@ -59,7 +61,7 @@ export interface Flag {
   readonly on: boolean;
   /** Why it was switched, for people. */
   readonly reason: string | undefined;
-  /** When it is expected to be switched back, in epoch milliseconds. kit does not switch it. */
+  /** When someone expects to switch the flag back, in epoch milliseconds. kit does not switch it. */
   readonly until: number | undefined;
   /** Whether `on` comes from the server. If false, `on` is `whenUnknown`. */
   readonly isKnown: boolean;
@@ -67,12 +69,12 @@ export interface Flag {
 
 /** How to switch a flag. */
 export interface SetFlagOptions extends AskOptions {
-  /** Why, for people: up to 500 characters. */
+  /** Why the flag is switched, for people: up to 500 characters. */
   readonly reason?: string | undefined;
-  /** When it is expected to end: a Date, or epoch milliseconds. */
+  /** When you expect to switch the flag back: a Date, or epoch milliseconds. kit does not switch it. */
   readonly until?: Date | number | undefined;
   /**
-   * The author, for people.
+   * Who switches the flag, for people.
    *
    * @default host name and process id
    */
@@ -159,7 +161,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
     return this.#config.state;
   }
 
-  /** How long ago the server last confirmed the answers, in milliseconds; 0 while fresh. */
+  /** How long ago the server last confirmed the flags, in milliseconds; 0 while `state` is `fresh`. */
   get staleMs(): number {
     return this.#config.staleMs;
   }
@@ -167,7 +169,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   /**
    * Whether a flag is on. Needs no round trip.
    *
-   * @throws {RangeError} it was not named to `createFlags`.
+   * @throws {RangeError} `createFlags()` did not receive this name.
    */
   isOn(name: Name): boolean {
     return this.get(name).on;
@@ -176,7 +178,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   /**
    * The state of a flag. Needs no round trip.
    *
-   * @throws {RangeError} it was not named to `createFlags`.
+   * @throws {RangeError} `createFlags()` did not receive this name.
    */
   get(name: Name): Flag {
     const flag = this.#isKnown() ? this.#known.get(name) : this.#unknown.get(name);
@@ -185,20 +187,20 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   }
 
   /**
-   * Waits until the flags are known. This is optional: until then each flag is its `whenUnknown`.
+   * Waits until the flags are known. You don't need to wait: until then, each flag has its `whenUnknown` value.
    *
-   * @throws as `ready()` of a configuration.
+   * @throws the errors of a configuration's `ready()`.
    */
   async ready(options: ReadyOptions = {}): Promise<void> {
     await this.#config.ready(options);
   }
 
   /**
-   * Switches a flag and keeps the others. If the entry is damaged, it keeps the others as this process last read them. If you don't
-   * pass `reason` or `until`, the stored one is removed.
+   * Switches a flag, and leaves the others unchanged. If the entry is damaged, the others get the state that this process last
+   * read. Without `reason` or `until`, the stored one is removed.
    *
-   * @throws {KitUnavailableError | KitUnknownOutcomeError | KitError} as every command; you can repeat the call.
-   * @throws {ConfigConflictError} other writes came first until `deadlineMs` had passed.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError | KitError} as for every command. You can repeat the call.
+   * @throws {ConfigConflictError} other writes came first at every try within `deadlineMs`.
    * @throws {TypeError | RangeError} an option is invalid.
    */
   async set(name: Name, on: boolean, options: SetFlagOptions = {}): Promise<void> {
@@ -275,7 +277,7 @@ const flagOf = ({ on, reason, until }: StoredFlag, isKnown: boolean): Flag =>
   Object.freeze({ on, reason, until, isKnown });
 
 /**
- * Follows flags. Name each flag together with its value while it is unknown.
+ * Follows flags. `definitions` names each flag, with its value while its state is unknown.
  *
  * Close the flags with `close()`, or declare them with `await using`.
  *

@@ -12,9 +12,9 @@ import { limitOf, Waiters } from "./waiters.js";
  * The state of `current`.
  *
  * - `loading`: there is no value yet
- * - `fresh`: it is the entry's value; each change is pushed
- * - `stale`: the last good value; the connection or the subscription is lost, or a read failed
- * - `degraded`: the last good value; the entry was deleted, or its value is invalid
+ * - `fresh`: the value in Redis, and each change is pushed
+ * - `stale`: the last good value, because the connection or the subscription is lost, or a read failed
+ * - `degraded`: the last good value, because the entry was deleted, or its value is invalid
  */
 export type ConfigState = "loading" | "fresh" | "stale" | "degraded";
 

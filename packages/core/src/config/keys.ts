@@ -6,7 +6,7 @@ import { keyspace } from "../index.js";
  * | Key                         | Type | Content                                                                   | Life      |
  * | --------------------------- | ---- | ------------------------------------------------------------------------- | --------- |
  * | `kit:config:{name}:entry`   | hash | `layout`, `epoch`, `revision`, `at`, `op`, `author`, `value` (JSON)       | no expiry |
- * | `kit:config:{name}:history` | list | the last `maxHistory` writes, the newest first: the same in one line, with tabs | no expiry |
+ * | `kit:config:{name}:history` | list | the last `maxHistory` writes, newest first: the fields of `entry`, separated by tabs | no expiry |
  *
  * Each write publishes `epoch:revision:at` on the channel `kit:config:{name}:changed`.
  */

@@ -47,15 +47,15 @@ export interface WatchOptions {
    */
   readonly prefix?: string | undefined;
   /**
-   * How often to read the entry if nothing was pushed, in milliseconds, ± 50 %: 100 to 86,400,000 (a day). If the message about a
-   * change is lost, the change arrives with this read.
+   * How often to read the entry, in milliseconds, ± 50 %: 100 to 86,400,000 (a day). Changes normally arrive as messages. If a
+   * message is lost, the next read finds the change.
    *
    * @default 30000
    */
   readonly pollMs?: number | undefined;
   /**
-   * The deadline of every single command, in milliseconds. The command settles by then, whatever the network does. If the event
-   * loop is blocked at that instant, the command gets extra time afterwards: the same time again, up to one second.
+   * The time within which each command settles, in milliseconds. If the event loop was blocked when this time ended, the command
+   * gets extra time: another `deadlineMs`, up to one second.
    *
    * @default 2000
    */
@@ -73,34 +73,35 @@ export type WatchSettings = Resolved<typeof watchRules>;
 /** Options of `createConfig()`. */
 export interface ConfigOptions<Input = unknown, Value = Input> extends WatchOptions {
   /**
-   * The schema of the value: any Standard Schema. It validates the value as parsed from JSON, before every write and after every
+   * The schema of the value: any Standard Schema. It validates the value, as parsed from JSON, before every write and after every
    * read. Undefined: any JSON value is valid.
    *
    * @default undefined
    */
   readonly schema?: StandardSchema<Input, Value> | undefined;
   /**
-   * The value until the first one is set. It never replaces a value that was read before and then deleted.
+   * The value until the first one is set. It never replaces a value that was read and then deleted.
    *
    * @default undefined
    */
   readonly default?: NoInfer<Input> | undefined;
   /**
-   * What `ready()` does when no value is set and there is no default: reject with ConfigMissingError, or wait until a value is set.
+   * What `ready()` does when no value is set and there is no default: `"throw"` rejects with ConfigMissingError, `"wait"` waits
+   * until a value is set.
    *
    * @default "throw"
    */
   readonly onMissing?: "throw" | "wait" | undefined;
   /**
-   * How many writes the history keeps, including the newest: 1 to 100. `maxHistory` × `maxBytes` is limited to 16 MiB, because each
-   * write searches the history for its `op`.
+   * How many writes the history keeps, including the newest: 1 to 100. `maxHistory` × `maxBytes` must not exceed 16 MiB, because
+   * each write searches the history for its `op`.
    *
    * @default 20
    */
   readonly maxHistory?: number | undefined;
   /**
-   * The maximum size of a value, in bytes of JSON. Each reader reads the whole value at each change. Above 838,860 you must lower
-   * `maxHistory`.
+   * The maximum size of a value, in bytes of JSON. After each change, each reader reads the whole value. Above 838,860 bytes you
+   * must lower `maxHistory`.
    *
    * @default 65536
    */
@@ -122,13 +123,13 @@ const configRules = {
 /** How to wait for the first value. */
 export interface ReadyOptions {
   /**
-   * How long to wait, in milliseconds, including outages. Undefined: the first reply or error decides. With `onMissing: "wait"`, it
-   * waits without a limit for an entry that is missing or invalid.
+   * How long to wait, in milliseconds, including outages. Undefined: the first reply or error settles the call. With
+   * `onMissing: "wait"`, the call waits without a limit while the entry is missing or invalid.
    *
    * @default undefined
    */
   readonly waitMs?: number | undefined;
-  /** Ends the wait, with `signal.reason`. */
+  /** Ends the wait: the call rejects with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -142,7 +143,7 @@ export interface AskOptions {
    * @default the object's own `deadlineMs`
    */
   readonly deadlineMs?: number | undefined;
-  /** Rejects with `signal.reason`. A write that was already sent may still happen. */
+  /** Rejects the call with `signal.reason`. A write that was already sent may still happen. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -155,21 +156,20 @@ export type Question = Resolved<typeof askRules> & Pick<WatchSettings, "deadline
 /** Options of one write. */
 export interface SetOptions extends AskOptions {
   /**
-   * Writes only if this version is stored. Null: only if no value is stored. Undefined: always.
+   * Write only if this version is stored. Null: only if no value is stored. Undefined: always.
    *
    * @default undefined
    */
   readonly expected?: ConfigVersion | null | undefined;
   /**
-   * The author, for people who read the history: up to 128 characters. Anyone who may read the entry can read it.
+   * Who writes, for people who read the history: up to 128 characters. Anyone who can read the entry can read it.
    *
    * @default host name and process id, as in "web-3:4711"
    */
   readonly author?: string | undefined;
   /**
-   * The operation id: your own, or the `op` of a KitUnknownOutcomeError. Repeating a write with the same `op` has no
-   * further effect, as long as the first write is among the last `maxHistory` writes. The repeated call returns the first write's
-   * version, even if you pass another value.
+   * The operation id: your own, or the `op` of a KitUnknownOutcomeError. A second write with the same `op` has no effect while the
+   * first is among the last `maxHistory` writes. It returns the first write's version, even if you pass another value.
    *
    * @default a random one
    */

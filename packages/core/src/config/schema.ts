@@ -129,7 +129,7 @@ const mostIssues = 10;
 /** A stored value in the form that its readers get. */
 export interface Content<Value> {
   readonly value: Value;
-  /** Equal for equal content, whatever the order of its keys. */
+  /** Equal for equal content, in any order of keys. */
   readonly canonical: string;
 }
 

@@ -44,12 +44,12 @@ export interface ConnectOptions {
   /**
    * `redis:`, `rediss:`, `unix:`, `redis+sentinel:` or `redis+cluster:` (the last two also with `rediss+`).
    *
-   * @default the environment's `REDIS_URL`, else `redis://127.0.0.1:6379`; so it is for an empty text
+   * @default the environment variable `REDIS_URL`, or else `redis://127.0.0.1:6379`; the same for an empty string
    */
   readonly url?: string | undefined;
   /**
    * How long to wait for a server to answer, in milliseconds. With the default, the error arrives within two seconds. If the event
-   * loop is blocked at that instant, the wait gets extra time afterwards: the same time again, up to one second.
+   * loop was blocked when this time ended, the wait gets extra time: another `deadlineMs`, up to one second.
    *
    * @default 1900
    */
@@ -144,17 +144,17 @@ const make = (
  * Connects, and resolves once the server answers.
  *
  * `target` is a URL or options: `redis://user:password@host:port/db`, `rediss:` for TLS, `unix:/path`,
- * `redis+sentinel://h1,h2/name`, or `redis+cluster://h1,h2`. Without a URL, or with an empty string, it is the environment's
- * `REDIS_URL`, or `redis://127.0.0.1:6379`.
+ * `redis+sentinel://h1,h2/name`, or `redis+cluster://h1,h2`. Without a URL, or with an empty string, kit uses the environment
+ * variable `REDIS_URL`, or else `redis://127.0.0.1:6379`.
  *
  * The client reconnects until you close it, with jittered waits of up to one second. kit replaces a connection that goes silent
- * during a kit call, and reconnects a client that gave up.
+ * during a kit call, and reconnects the client if ioredis gives up.
  *
  * If the reply to your own command is lost, the command rejects. By default, ioredis would send it again. A command that you send
  * while the connection is down waits for the next connection attempt.
  *
- * With Sentinels, the client also subscribes to failovers (one connection to each Sentinel), and leaves a master that was replaced.
- * Close the client with `close()`, or declare it with `await using`.
+ * With Sentinels, the client also subscribes to failovers (one connection to each Sentinel), and disconnects from a master that was
+ * replaced. Close the client with `close()`, or declare it with `await using`.
  *
  * @throws {KitUnavailableError} no server answered within `deadlineMs`; the message contains host, port and cause.
  * @throws {KitError} `KIT_AUTH`: the server rejected the credentials. `KIT_TARGET`: the address is malformed, or the server does

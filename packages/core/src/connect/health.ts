@@ -29,7 +29,7 @@ export interface Health {
   readonly server: "redis" | "valkey" | undefined;
   /** The server's version. Undefined if INFO is not permitted. */
   readonly version: string | undefined;
-  /** `standalone`, `sentinel` or `cluster`: the server's own mode from INFO, not the kind of address you connect to. */
+  /** `standalone`, `sentinel` or `cluster`: the server's mode from INFO, whatever address you connect to. */
   readonly mode: string | undefined;
   /** Whether pushed messages arrive. Undefined until something has needed them. */
   readonly pushes: "open" | "forbidden" | "down" | undefined;

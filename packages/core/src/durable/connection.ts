@@ -44,7 +44,7 @@ export const say = async (
 /** The identity of a server, and its disk state, at one moment. */
 export interface Look {
   readonly replication: ReplicationState;
-  /** Product and version; only with the disk. */
+  /** Product and version. Undefined without a look at the disk. */
   readonly version: { readonly server: "redis" | "valkey"; readonly version: string } | undefined;
   /** `appendonly`, `appendfsync` and `no-appendfsync-on-rewrite`. Undefined if CONFIG GET is forbidden. */
   readonly settings: ReadonlyMap<string, string> | undefined;

@@ -22,7 +22,7 @@ import { confirm, type Durability, unknown } from "./confirm.js";
 import { checkOut } from "./connection.js";
 import { type DurabilityOptions, type ResolvedOptions, resolveOptions } from "./options.js";
 
-/** A dedicated connection for writes whose durability is confirmed. Nothing else uses it meanwhile. */
+/** A dedicated connection for writes whose durability is confirmed. Only this call uses it. */
 export interface DurableScope {
   /**
    * Sends one command.
@@ -56,15 +56,15 @@ const reserved =
  * do.
  *
  * The outcome is `safe` only if the same server replies on the same connection and is still the master of the same history.
- * Otherwise it is `unknown`. Data that `write` read counts as written: if a retry finds its work done, it is `safe` only when that
- * work is confirmed. This is not a consensus protocol; see `replicas`.
+ * Otherwise it is `unknown`. Data that `write` only reads must be confirmed as well: if a retry finds its work done, the outcome is
+ * `safe` only if that work is durable. This is not a consensus protocol; see `replicas`.
  *
  * Up to eight calls run at a time per client and prefix. Further calls wait in order of arrival; commands on the client itself
  * never wait for them. For several changes in one atomic step, use a script: MULTI is rejected, as are commands that block or
  * change the connection (AUTH, SELECT and the like).
  *
  * @throws the error of `write`; the connection is then closed.
- * @throws {KitUnavailableError} no master in time; nothing was written.
+ * @throws {KitUnavailableError} no master answered in time; nothing was written.
  * @throws {KitUnknownOutcomeError} `write` did not finish by `deadlineMs`, but had sent something.
  * @throws `signal.reason` if `signal` aborts first.
  *
@@ -84,11 +84,10 @@ export const durable = async <T>(
 };
 
 /**
- * Reports whether the requested replicas and disks have everything that any client has written so far on the server that now serves
- * `key`. After a failover, another server serves it, which may never have received a certain write. To confirm your own write, use
- * `durable`.
+ * Reports whether the requested replicas and disks have every write that the server of `key` has received so far, from any client.
+ * After a failover, the new server may never have received your write. To confirm your own write, use `durable`.
  *
- * @throws {KitUnavailableError} no master in time.
+ * @throws {KitUnavailableError} no master answered in time.
  * @throws `signal.reason` if `signal` aborts first.
  */
 export const waitForSync = async (

@@ -1,13 +1,13 @@
 /**
- * Every key of `@kit/core/durable`. The tag is `all`; on a Cluster it is a tag in the same slot as the caller's key.
+ * Every key of `@kit/core/durable`. `{tag}` is `{all}`. On a Cluster it is a hash tag in the slot of your `key`.
  *
  * | Key                              | Type   | Content                                    | Life |
  * | -------------------------------- | ------ | ------------------------------------------ | ---- |
- * | `kit:durable:{tag}:mark`         | string | `1`: the last write of a connection        | 10 s |
- * | `kit:durable:{tag}:mark:<token>` | string | the token, where WAIT is forbidden         | 10 s |
+ * | `kit:durable:{tag}:mark`         | string | `1`: written after your writes; WAIT confirms it                    | 10 s |
+ * | `kit:durable:{tag}:mark:<token>` | string | a random token, which kit reads on replicas if WAIT is forbidden | 10 s |
  *
- * No other entry of core writes a key. Each client has a channel `kit:inbox:<uuid>`, to which packages publish. The channel is
- * subscribed only while a package waits for messages.
+ * The rest of core writes no keys. Each client has a channel `kit:inbox:<uuid>`, on which packages receive messages. kit subscribes
+ * to it only while a package waits for messages.
  */
 export const markKey = (prefix: string, tag: string): string => `${prefix}:durable:{${tag}}:mark`;
 

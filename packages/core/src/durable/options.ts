@@ -1,18 +1,18 @@
 import { custom, integer, required, resolve, type Resolved, type RulesOf, signal, text } from "../toolkit/index.js";
 
-/** On how many replicas, and on which disks, a write counts as safe. */
+/** The replicas and disks that must have a write before it counts as safe. */
 export interface DurabilityOptions {
   /** Any key that was written. On a Cluster it selects the shard. */
   readonly key: string;
   /**
-   * How many replicas must have received the writes; 0 only with `fsync: "local"`. If this is the number of all replicas, you can
-   * lose any one server without losing the writes. With fewer, a replica without them may be promoted.
+   * How many replicas must have received the writes; 0 only with `fsync: "local"`. If you require all replicas, you can lose any
+   * one server and keep the writes. With fewer, a failover can promote a replica without the writes.
    *
    * @default 1
    */
   readonly replicas?: number | undefined;
   /**
-   * Which disks must have the writes: none, the master's disk, or the disks of the master and of `replicas` replicas.
+   * The disks that must have the writes: none, the master's disk, or the disks of the master and of `replicas` replicas.
    *
    * @default "none"
    */
@@ -24,7 +24,7 @@ export interface DurabilityOptions {
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * The deadline of the whole call, including the writes, in milliseconds.
+   * The maximum time of the whole call, including the writes, in milliseconds.
    *
    * @default `timeoutMs` + 2000
    */

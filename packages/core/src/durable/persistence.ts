@@ -3,12 +3,12 @@ import { type ClientContext, traced } from "../toolkit/index.js";
 import { numberOf, settingsOf } from "./info.js";
 import { replyTo, type ReportOptions, type Seen, survey } from "./survey.js";
 
-/** The possible loss: in words and, if known, as a number. Without loss both numbers are 0. */
+/** The possible loss, in words and, if known, in numbers. Without loss both numbers are 0. */
 export interface Loss {
   readonly text: string;
   /** The maximum number of lost changes. Undefined if not known. */
   readonly changes: number | undefined;
-  /** The maximum time whose changes are lost, in milliseconds. Undefined if not known. */
+  /** The maximum age of a lost change, in milliseconds. Undefined if not known. */
   readonly ms: number | undefined;
 }
 
@@ -25,9 +25,9 @@ export interface NodePersistence {
   readonly folder: string | undefined;
   readonly atRisk:
     | {
-        /** If the server process were killed now (`kill -9`), and its machine kept running. */
+        /** The loss if the server process were killed now (`kill -9`) while its machine kept running. */
         readonly kill: Loss;
-        /** If the machine lost power now. */
+        /** The loss if the machine lost power now. */
         readonly powerCut: Loss;
       }
     | undefined;
@@ -78,7 +78,7 @@ export interface AppendOnlyState {
   readonly isRewriting: boolean;
   /** Whether the last rewrite succeeded. The server does not report its time. */
   readonly lastRewriteOk: boolean;
-  /** How long the last rewrite took, in milliseconds, to the second. Undefined if there was none since the server started. */
+  /** How long the last rewrite took, in whole seconds as milliseconds. Undefined if there was none since the server started. */
   readonly lastRewriteMs: number | undefined;
   /** Whether the last write to the file succeeded. */
   readonly lastWriteOk: boolean;

@@ -20,14 +20,14 @@ import { type ReplicationState, replicationStateOf } from "./info.js";
 /** How stale an answer may be. */
 export interface ReplicaReadsOptions {
   /**
-   * The maximum staleness of an answer, in milliseconds. A write that was acknowledged longer ago is in the answer. With a smaller
-   * value, the master answers more reads itself, and its offset is read more often: up to twice in that time.
+   * The maximum staleness of an answer, in milliseconds. The answer includes every write that was acknowledged longer ago. With a
+   * smaller value, the master answers more reads, and kit reads its offset more often: up to twice within this time.
    *
    * @default 1000
    */
   readonly maxStaleMs?: number | undefined;
   /**
-   * The deadline of every read, in milliseconds.
+   * The maximum time of each read, in milliseconds.
    *
    * @default 2000
    */
@@ -42,7 +42,7 @@ const replicaReadsRules = {
 /** The result of a read. */
 export interface ReplicaRead {
   readonly value: unknown;
-  /** Everything written longer ago than this many milliseconds is in `value`; 0 for an answer from the master. */
+  /** `value` includes every write that is older than this many milliseconds; 0 for an answer from the master. */
   readonly staleMs: number;
   /** The server that answered: `host:port` of a replica, or `master`. */
   readonly from: string;
@@ -51,8 +51,8 @@ export interface ReplicaRead {
 /** Reads from replicas. */
 export interface ReplicaReads extends Disposable {
   /**
-   * Runs one read-only command. Its first argument is its key, which on a Cluster selects the shard. If the user may not run
-   * COMMAND INFO, only the plain reads of Redis' own types are accepted.
+   * Runs one read-only command. Its first argument is its key, which selects the shard on a Cluster. If the user has no permission
+   * for COMMAND INFO, kit accepts only the read commands of Redis' own data types.
    *
    * @throws {RangeError} the command may write.
    * @throws {KitUnavailableError} neither a replica that is fresh enough nor the master answered in time.
@@ -66,9 +66,9 @@ export interface ReplicaReads extends Disposable {
 /**
  * Reads from replicas, with a limit on how stale each answer is.
  *
- * The staleness is measured. kit reads the master's replication offset at a known instant; a replica that has reached this offset
- * has everything written before. Only this process's monotonic clock counts. If no replica is fresh enough, the master answers.
- * Each read costs two commands on a replica. Close the object after use.
+ * kit reads the master's replication offset at a known instant. A replica that has reached this offset has every earlier write. No
+ * server's clock is involved. If no replica is fresh enough, the master answers. Each read costs two commands on a replica. Close
+ * the object after use.
  *
  * @example
  * const near = replicaReads(redis, { maxStaleMs: 500 });

@@ -13,8 +13,8 @@ export interface NodeReplication {
   /** For a replica: whether its link to its master is up, down, or doing a full resync. */
   readonly link: "up" | "down" | "syncing" | undefined;
   /**
-   * For a replica: the time since its master last sent anything, in milliseconds, to the second. An idle master sends a PING every
-   * 10 s.
+   * For a replica: the time since its master last sent anything, in whole seconds as milliseconds. An idle master sends a PING
+   * every 10 s.
    */
   readonly lagMs: number | undefined;
   /** For a replica whose link is down: how long it has been down, in milliseconds. */
@@ -25,7 +25,7 @@ export interface NodeReplication {
   readonly depth: number | undefined;
   /** The node's offset in its history, in bytes. */
   readonly offset: number | undefined;
-  /** For a replica: how many bytes its master was ahead when both were asked, one after the other. */
+  /** For a replica: how many bytes its master was ahead. kit reads the two servers one after the other. */
   readonly behindBytes: number | undefined;
   /** The history in which the offset counts. Nodes with different histories cannot be compared. */
   readonly replid: string | undefined;
@@ -39,18 +39,18 @@ export interface AttachedReplica {
   readonly address: string;
   /** `online`, or a stage of the first transfer. */
   readonly state: string;
-  /** The time since its last acknowledgement, in milliseconds, to the second. A replica sends one every second. */
+  /** The time since the replica's last acknowledgement, in whole seconds as milliseconds. A replica sends one every second. */
   readonly lagMs: number;
   /** Its acknowledged offset, in bytes. */
   readonly offset: number;
-  /** How many bytes it had not acknowledged. */
+  /** How many bytes the replica had not acknowledged. */
   readonly behindBytes: number;
 }
 
 /**
  * Reports how all servers replicate from each other: the master that the client uses, its replicas, and their replicas. On a
  * Cluster it covers all nodes. It visits up to 100 nodes. A node that does not answer has an `error` in its row, and the call still
- * resolves. Outside a Cluster, a replica that is not connected to its master is not found.
+ * resolves. Outside a Cluster, the report does not include replicas that are not connected to their master.
  *
  * @example
  * for (const { address, role, link, behindBytes } of await replicationReport(redis)) console.log(address, role, link, behindBytes);

@@ -18,7 +18,7 @@ import { type ReplicationState, replicationStateOf } from "./info.js";
 /** How to make a report. */
 export interface ReportOptions {
   /**
-   * The call resolves within this many milliseconds. A node that has not answered by then has an `error` in its row.
+   * The maximum time of the call, in milliseconds. A node that has not answered by then has an `error` in its row.
    *
    * @default 2000
    */

@@ -134,14 +134,14 @@ const parsed = (text: string): RestReply | undefined => {
 /**
  * A client for functions that cannot open sockets. Each command is one HTTP request in the REST protocol documented by Upstash.
  *
- * Every package accepts this client. You can add jobs, count and read; a wait for a push becomes polling. Features that need a
- * dedicated connection reject or throw `KIT_UNSUPPORTED`: workers, event readers, `optimistic`, `durable`, `replicaReads` and
- * `isolate`. Arguments with bytes that are not UTF-8 also reject, before anything is sent.
+ * Every package accepts this client. You can add jobs, count and read. kit polls instead of waiting for pushes. Features that need
+ * a dedicated connection reject or throw `KIT_UNSUPPORTED`: workers, event readers, `optimistic`, `durable`, `replicaReads` and
+ * `isolate`. Calls with arguments that are not UTF-8 also reject, before anything is sent.
  *
- * If the reply to a request is lost, its outcome is unknown (`KitUnknownOutcomeError`), unless the request can be sent again. After
- * a failed request (network, HTTP 408, 429 or 5xx), the client sends nothing for a while. It waits for the time in `Retry-After`,
- * up to one minute. Without that header it waits 1 s after HTTP 429, and 20 ms to 2 s after other failures. Calls wait for the
- * pause to end, until their deadline.
+ * If the reply to a request is lost, kit sends the request again if that is safe. Otherwise its outcome is unknown
+ * (`KitUnknownOutcomeError`). After a failed request (network, HTTP 408, 429 or 5xx), the client sends nothing for a while. It
+ * waits for the time in `Retry-After`, up to one minute. Without that header it waits 1 s after HTTP 429, and 20 ms to 2 s after
+ * other failures. Calls wait for the pause to end, until their deadline.
  *
  * HTTP does not guarantee an order between requests. You don't need to close the client.
  *

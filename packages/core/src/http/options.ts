@@ -1,20 +1,20 @@
 import { custom, integer, required, type Resolved, type RulesOf } from "../kernel/index.js";
 
-/** Where the endpoint is, and how to send requests. */
+/** The address of the endpoint, and how to send requests. */
 export interface HttpClientOptions {
   /** The address of the endpoint: `https://…`, or `http://…` in a private network. It must not contain credentials or a query. */
   readonly url: string | URL;
   /** Sent as `Authorization: Bearer …`. Errors and logs of the client never contain it. */
   readonly token: string;
   /**
-   * How long to wait for a whole reply, in milliseconds: 1 to 86,400,000 (a day). After that the request is ended. A call settles
-   * earlier, at the `deadlineMs` of its object.
+   * How long to wait for a whole reply, in milliseconds: 1 to 86,400,000 (a day). After that kit ends the request. A shorter
+   * `deadlineMs` of the calling object ends the call earlier.
    *
    * @default 10000
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * The maximum length of a reply, in bytes: 1,024 to 2,147,483,648 (2 GiB). A longer reply counts as lost.
+   * The maximum length of a reply, in bytes: 1,024 to 2,147,483,648 (2 GiB). If a reply is longer, it counts as lost.
    *
    * @default 67108864 (64 MiB)
    */

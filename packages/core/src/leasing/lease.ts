@@ -7,13 +7,12 @@ import type { SerialisedLease } from "./serialised.js";
 export let heldOf: (lease: Lease) => HeldLease;
 
 /**
- * A right that you hold for a limited time. kit renews it until you call `release()`.
+ * The right to hold a resource for a limited time. kit renews it until you call `release()`.
  *
- * If the lease ends early (a silent server, lost data, a long stall of this process), `signal` aborts. It aborts no later than when
- * the lease may have ended on this process's clock. No signal can stop a process that is not running.
+ * If the lease ends early (the server is silent or lost data, or this process stalled), `signal` aborts: at the latest when, by
+ * this process's clock, the lease may have ended. No signal can stop a process that is not running.
  *
- * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a reason). There
- * is no way back.
+ * A held lease becomes released (`release()`), handed over (`handOver()`) or lost (with a reason). These three states are final.
  */
 export abstract class Lease implements AsyncDisposable {
   /** The name of the held resource. */
@@ -37,7 +36,7 @@ export abstract class Lease implements AsyncDisposable {
     this.name = held.request.name;
   }
 
-  /** The random token of this lease, which is needed to release it. A logged lease does not show it. */
+  /** The random token of this lease. A release needs it. A logged lease does not show it. */
   get token(): string {
     return this.#held.request.token;
   }
@@ -52,7 +51,7 @@ export abstract class Lease implements AsyncDisposable {
     return this.#held.request.resolved.holder;
   }
 
-  /** How long the lease is certainly still held on this process's clock, in milliseconds; 0 once it is lost or released. */
+  /** How long the lease is certainly held, in milliseconds by this process's clock; 0 after it is lost or released. */
   get remainingMs(): number {
     return this.#held.remainingMs;
   }
@@ -68,8 +67,8 @@ export abstract class Lease implements AsyncDisposable {
   }
 
   /**
-   * Throws unless the lease is held right now, on this process's clock. Call it right before an action that must not happen twice,
-   * and after anything that may have stalled the process.
+   * Throws if, by this process's clock, the lease may have ended. Call it right before an action that must not happen twice, and
+   * after a possible stall of the process.
    *
    * @throws {LockLostError | PermitLostError} the lease is lost, or was released or handed over.
    */
@@ -78,15 +77,15 @@ export abstract class Lease implements AsyncDisposable {
   }
 
   /**
-   * Makes the lease last `leaseMs` from now, and sets the length for later renewals. It never recreates a lease that has ended. One
-   * round trip. `maxHoldMs` still ends the lease.
+   * Makes the lease last `leaseMs` from now, and sets the length for later renewals. It never revives a lease that has ended. It
+   * costs one round trip. `maxHoldMs` still ends the lease.
    *
-   * In this process, a shorter length counts from the moment it is sent, even without a reply. The server keeps the previous end,
-   * so that a late copy of a command cannot end a lease that was made longer since. When the lease ends here, this process releases
-   * it. If the process dies before that, others wait until the previous end.
+   * In this process, a shorter length applies immediately, even without a reply. The server keeps the previous end: otherwise a
+   * late copy of this command could shorten a lease that you have extended since. When the shorter length ends, this process
+   * releases the lease. If the process dies before that, other callers wait until the previous end.
    *
    * @throws {LockLostError | PermitLostError} the lease is lost, released or handed over.
-   * @throws {KitError} no reply in time: the lease then counts as held until its previous end or for `leaseMs`, whichever is
+   * @throws {KitError} no reply in time. The lease then counts as held until its previous end or for `leaseMs`, whichever is
    * shorter.
    * @throws {TypeError | RangeError} `leaseMs` is not an integer from 10 ms to a day.
    */
@@ -96,11 +95,11 @@ export abstract class Lease implements AsyncDisposable {
   }
 
   /**
-   * Releases the lease, which grants it to the first waiter. One round trip; sent again if the reply is lost.
+   * Releases the lease, and grants it to the first waiter. It costs one round trip. kit sends it again if the reply is lost.
    *
    * Resolves with `released`, or with `not-held` if the lease had already ended and another holder may have had it since. If the
-   * connection broke during the call and the lease cannot have expired yet, a missing lease counts as `released`. A forced release
-   * at that moment goes unnoticed. Calling it again changes nothing and resolves with the same result.
+   * connection breaks during the call, a lease that cannot have expired yet counts as `released`, even if someone else released it
+   * by force. A second call changes nothing and resolves with the same result.
    *
    * @throws {KitError} no reply in time. kit retries the release in the background until the lease is over. You can also call
    * `release()` again.
@@ -110,18 +109,18 @@ export abstract class Lease implements AsyncDisposable {
   }
 
   /**
-   * Stops renewal: the lease ends `remainingMs` from now, and its signal aborts then. A lease that you just waited for has two
-   * seconds; call `extend()` to give it its full length.
+   * Stops renewal: the lease ends after `remainingMs`, and its signal aborts. A lease that you just waited for has only two
+   * seconds; call `extend()` first to give it its full length.
    */
   stopRenewal(): void {
     this.#held.stopRenewal();
   }
 
   /**
-   * Hands the lease over to the process that calls `resume(text)` with the returned text. This handle no longer renews the lease,
-   * `release()` and `close()` no longer affect it, and `signal` does not abort.
+   * Hands the lease over to the process that calls `resume(text)` with the returned text. After that, this object no longer renews
+   * the lease, `release()` and `close()` don't affect it, and `signal` does not abort.
    *
-   * Unless it is resumed, the lease ends `remainingMs` from now. A lease that you just waited for has two seconds, so call
+   * If no process resumes the lease, it ends after `remainingMs`. A lease that you just waited for has only two seconds, so call
    * `extend()` first. Anyone who has the text can release the lease.
    *
    * @throws {LockLostError | PermitLostError} the lease is no longer held.
@@ -134,12 +133,12 @@ export abstract class Lease implements AsyncDisposable {
   }
 
   /**
-   * The text from which `resume(text)` makes another handle of this lease, here or in another process. For example, keep it as a
-   * record in case this process dies. A release, a `close()`, the end of `maxHoldMs` or of a shorter length applies to all handles.
-   * The other handles notice at their next renewal. To pass a lease on, use {@link handOver}. Anyone who has the text can release
-   * the lease.
+   * Returns a text from which `resume(text)` creates a second lease object for this lease, here or in another process. Store it,
+   * for example, in case this process dies. If one object ends the lease (`release()`, `close()`, `maxHoldMs` or a shorter length),
+   * it ends for all objects. The others notice at their next renewal. To pass a lease on, use {@link handOver}. Anyone who has the
+   * text can release the lease.
    *
-   * The text contains the rest of `maxHoldMs` as of now. The time until it is resumed does not count.
+   * The text contains the time that is left of `maxHoldMs` now. The time until `resume()` does not count.
    */
   serialise(): string {
     const { name, token, holder } = this;
@@ -150,7 +149,7 @@ export abstract class Lease implements AsyncDisposable {
     return JSON.stringify(lease);
   }
 
-  /** The same as `release()`, but an outage emits an `error` event and does not throw. */
+  /** Same as `release()`, but an outage emits an `error` event instead of throwing. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release().catch(() => undefined);
   }

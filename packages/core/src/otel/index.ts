@@ -43,9 +43,9 @@ interface Place {
  * span of the surrounding kit operation. A failed span has status ERROR and the error's code as `error.type`. Packages need no
  * configuration, and you can load them later.
  *
- * A job of `@kit/queue` carries the span that added it. Its handler runs in a span `queue.run` of that trace, in whichever process.
- * This needs an OpenTelemetry context manager, which the SDK for Node sets up. If you call `traceKit()` several times, the last
- * call carries jobs.
+ * A job of `@kit/queue` carries the span that added it. Its handler runs in a span `queue.run` of that trace, in any process. This
+ * needs an OpenTelemetry context manager, which the SDK for Node sets up. If you call `traceKit()` several times, jobs use the
+ * tracer of the last call.
  *
  * When you stop tracing, running spans end at that moment.
  *

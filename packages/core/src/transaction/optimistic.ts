@@ -25,7 +25,7 @@ import {
 /** One try of an optimistic transaction, on a connection that is not shared meanwhile. */
 export interface Transaction {
   /**
-   * Runs a command immediately on the watching connection. Use it for reads that do not block. If a watched key changes afterwards,
+   * Runs a command immediately on the watching connection. Use it for reads that do not block. If a watched key changes after that,
    * EXEC does nothing.
    */
   call(command: string, ...args: RedisArgument[]): Promise<unknown>;
@@ -36,12 +36,12 @@ export interface Transaction {
 /** How long to retry an optimistic transaction. */
 export interface OptimisticOptions {
   /**
-   * No try starts later than this many milliseconds after the call.
+   * The time after which no new try starts, in milliseconds from the call.
    *
    * @default 5000
    */
   readonly waitMs?: number | undefined;
-  /** Ends the wait between two tries, with `signal.reason`. */
+  /** Ends the wait between two tries: the call rejects with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -68,24 +68,23 @@ const reserved = /^(MULTI|EXEC|DISCARD|UNWATCH|RESET|QUIT|SELECT|[PS]?SUBSCRIBE)
 const blocking = /^(B[LRZ]\w+|WAIT\w*|XREAD\w*( (?!STREAMS )\S+)* BLOCK) /i;
 
 /**
- * Reads, decides and writes, all or nothing, if none of `keys` changed in between: WATCH, `attempt`, MULTI, the queued writes,
- * EXEC.
+ * Runs one transaction: WATCH, `attempt`, MULTI, the queued writes, EXEC. If one of `keys` changes in between, nothing is written.
  *
- * It runs on a dedicated connection, because on a shared one other commands would run between WATCH and EXEC. Up to eight
+ * It runs on a dedicated connection. On a shared connection, other commands would run between WATCH and EXEC. Up to eight
  * connections per client and prefix are opened on demand. On a Cluster all keys must be in the same slot.
  *
- * When a key changed, `attempt` runs again after a jittered wait that doubles up to 100 ms. So `attempt` must have no effects
- * except the writes that it queues. Contenders are not served in turn: for a busy key, use a lock instead. An attempt that queues
- * nothing ends without EXEC.
+ * If a key changed, `attempt` runs again after a jittered wait that doubles up to 100 ms. So `attempt` must have no effects except
+ * the writes that it queues. Competing callers are not served in order: for a busy key, use a lock instead. If an attempt queues
+ * nothing, EXEC is not sent.
  *
- * Some failures only cost another try: a connection that breaks or goes silent before EXEC is sent, or a temporary refusal (a
- * failover, a moving slot, a long script). A write that fails during EXEC, for example because of a key's type, does not undo the
- * others: Redis does not roll back.
+ * After some failures kit only tries again: the connection broke or went silent before EXEC was sent, or the server refused
+ * temporarily (a failover, a moving slot, a long script). A write that fails during EXEC, for example because of a key's type, does
+ * not undo the others: Redis does not roll back.
  *
  * @throws {KitConflictError} a key changed during every try until `waitMs` had passed; nothing was changed.
- * @throws {KitUnavailableError} no connection within `waitMs`; nothing was changed.
+ * @throws {KitUnavailableError} no connection was free within `waitMs`; nothing was changed.
  * @throws {KitUnknownOutcomeError} the connection broke after EXEC was sent.
- * @throws {KitError} a write failed; its message reports when the other writes stay.
+ * @throws {KitError} a write failed. If other writes stay, the message reports it.
  * @throws the error of `attempt`; nothing was changed.
  * @throws {TypeError | RangeError} an option is invalid.
  *

@@ -14,7 +14,7 @@ import {
 
 const noOptions: CompatibleAcquireOptions = {};
 
-/** Events of a compatible lock object. For tracing, use the diagnostics channels `kit:compatible-lock.*`. */
+/** Events of a compatible lock object. To trace calls, use the diagnostics channels `kit:compatible-lock.*`. */
 export interface CompatibleLockEvents {
   /** A lease was granted, `waitedMs` milliseconds after the call. */
   readonly acquired: readonly [event: { name: string; waitedMs: number }];
@@ -29,17 +29,18 @@ export interface CompatibleLockEvents {
   /** Same as the event of a lock: the server may drop keys when its memory is full. */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A background command failed. It is retried where a retry can help. During an outage, waiters, renewals and releases emit one error
-   * together, and one with the code `KIT_RECOVERED` when commands work again.
+   * A background command failed. kit retries it if a retry can help. During an outage, waiters, renewals and releases together emit one
+   * error. When commands work again, they emit one with the code `KIT_RECOVERED`.
    */
   readonly error: readonly [error: KitError];
 }
 
 /**
- * Named locks on one Redis that exclude locks of redlock 4 and 5, and of redis-semaphore's `Mutex`, on the same server. Use it while you
- * move a fleet to `@kit/lock`, one process after another. Create it with {@link createCompatibleLock}.
+ * Named locks on one Redis that work together with redlock 4 and 5 and with redis-semaphore's `Mutex`: only one caller holds a name,
+ * whatever library it uses. Use them while you move your processes to `@kit/lock`, one after another. Create it with
+ * {@link createCompatibleLock}.
  *
- * It uses only what these libraries know: a key with a token and an expiry. Waiters poll, in no order, and there are no fencing tokens.
+ * Like these libraries, it uses only a key with a token and an expiry. Waiters poll in no fixed order, and there are no fencing tokens.
  */
 export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implements AsyncDisposable {
   /** The settings of an acquire without options. */
@@ -78,7 +79,7 @@ export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implement
    *
    * @throws the routine's error.
    * @throws {LockLostError} the routine succeeded, but its lease had been lost.
-   * @throws all errors of {@link acquire}; the routine was not run.
+   * @throws all errors of {@link acquire}; the routine did not run.
    */
   async using<T>(
     name: string,
@@ -94,7 +95,7 @@ export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implement
    * Waits until you hold the lock, and returns its lease.
    *
    * Waiters of this object try in turn, about every 50 ms, and compete with other processes. The first try after a release gets the lock.
-   * Each acquire is a separate holder. When you give up (`waitMs`, `signal`), the promise rejects immediately. If the lock is granted at
+   * Each acquire is a separate holder. When `waitMs` ends or `signal` aborts, the promise rejects immediately. If the lock is granted at
    * that moment, kit releases it in the background.
    *
    * @throws the errors of a lock's `acquire`: `LockTimeoutError`, `LockLostError`, `KitUnavailableError`, `KitUnknownOutcomeError`,
@@ -116,8 +117,8 @@ export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implement
   }
 
   /**
-   * Continues a lease that another process (or object) handed over or serialized. kit renews it once, to check that it is still held. After
-   * that its own `renew` setting applies.
+   * Continues a lease that another process (or object) handed over or serialized. kit renews the lease once, to check that it is still
+   * held. After that its own `renew` setting applies.
    *
    * @throws {LockLostError} the lease is no longer held.
    * @throws {TypeError} `text` does not come from `lease.handOver()` or `lease.serialise()`.
@@ -135,7 +136,8 @@ export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implement
 
   /**
    * Closes this object. New acquires and waiters reject with KitClosedError. `close()` waits for held leases, up to `timeoutMs`. Then their
-   * signals abort and kit releases them, within another `deadlineMs`. Your client stays open. Idempotent: the first call's options count.
+   * signals abort and kit releases them, within another `deadlineMs`. Your client stays open. Idempotent: the options of the first call
+   * apply.
    *
    * @throws {TypeError | RangeError} an option is invalid. It rejects for no other reason.
    */
@@ -154,8 +156,8 @@ export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implement
 }
 
 /**
- * Creates a compatible lock object. Its keys have redlock's format (`SET name token NX PX …`), so its holders and redlock's exclude each
- * other. With `keyPrefix: "mutex:"` they match the keys of redis-semaphore's `Mutex`.
+ * Creates a compatible lock object. Its keys have redlock's format (`SET name token NX PX …`), so this lock and redlock exclude each other.
+ * With `keyPrefix: "mutex:"` they match the keys of redis-semaphore's `Mutex`.
  *
  * `redis` is a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes it, blocks it or subscribes on it.
  * As with a lock, the first wait opens one more connection.

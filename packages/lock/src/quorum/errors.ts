@@ -40,7 +40,7 @@ export class QuorumError extends KitError {
   /** The vote of each server, in the order of the clients. */
   readonly votes: readonly Vote[];
 
-  /** `outcome` describes what did not happen, as the end of a sentence about the lock. */
+  /** `outcome` says what did not happen, such as `was not granted`. */
   constructor(resource: string, outcome: string, quorum: number, votes: readonly Vote[]) {
     const errors = votes.flatMap((vote) => ("error" in vote && vote.error ? [vote.error] : []));
     const lasting = votes.filter((vote) => vote.vote === "error" && !vote.error.retryable).length;
@@ -57,7 +57,7 @@ export class QuorumError extends KitError {
 }
 
 /**
- * Two clients lead to one server, whose vote would count twice. `positions` are the places of these clients in the list, from 0, and
+ * Two clients lead to the same server, so its vote would count twice. `positions` are the indexes of these clients in your list, and
  * `servers` are their addresses. If the user may not run INFO, the error names only one of the two. Not retryable.
  */
 export class SameServerError extends KitError {

@@ -4,11 +4,11 @@ import { type HeldLease, Lease } from "@kit/core/leasing";
  * A lock that is held on a quorum of servers: the right to hold it for a limited time. kit renews the lease automatically until
  * `release()`. Each renewal also rewrites it on servers that have lost it.
  *
- * If the lease ends early (too few servers answer, a long stall of this process), `signal` aborts. It aborts at the latest when the lease
- * may have ended by this process's clock. No signal can stop a process that is not running, and there is no fencing token. If two holders
- * at the same time would do harm, the resource itself must reject the second.
+ * If the lease ends early (too few servers answer, or this process stalled), `signal` aborts: at the latest when, by this process's clock,
+ * the lease may have ended. No signal can stop a process that is not running, and there is no fencing token. If two simultaneous holders
+ * would do harm, the resource itself must reject the second.
  *
- * States: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a reason). These are final.
+ * A held lease becomes released (`release()`), handed over (`handOver()`) or lost (with a reason). These three states are final.
  */
 export class QuorumLease extends Lease {
   readonly #checkLength: (leaseMs: number) => void;
@@ -20,7 +20,7 @@ export class QuorumLease extends Lease {
   }
 
   /**
-   * Makes the lease last `leaseMs` from now, and sets the length for later renewals. It never creates a lease that has ended. It costs one
+   * Makes the lease last `leaseMs` from now, and sets the length for later renewals. It never revives a lease that has ended. It costs one
    * round trip to all servers. `maxHoldMs` still ends the lease.
    *
    * A shorter length applies to this handle immediately. The servers keep the longer one until a release.

@@ -4,8 +4,8 @@ import { type LeaseOptions, leaseRules } from "@kit/core/leasing";
 /** Settings of a quorum lock object. Its lease options are the defaults of each acquire. */
 export interface QuorumLockOptions extends LeaseOptions, ClientOptions {
   /**
-   * How long one server has for its vote, in milliseconds: 1 to 60,000. A server that does not answer in time counts as unavailable. It
-   * causes no more delay until it answers again.
+   * How long one server has for its vote, in milliseconds: 1 to 60,000. A server that does not answer in time counts as unavailable. Until
+   * it answers again, later calls don't wait for it.
    *
    * @default 5 % of the lease, at least 30
    */

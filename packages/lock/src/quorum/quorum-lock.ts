@@ -25,7 +25,7 @@ import { failedVote, poll, type Vote } from "./votes.js";
 
 const noOptions: AcquireOptions = {};
 
-/** Events of a quorum lock object. For tracing, use the diagnostics channels `kit:quorum-lock.*`. */
+/** Events of a quorum lock object. To trace calls, use the diagnostics channels `kit:quorum-lock.*`. */
 export interface QuorumLockEvents {
   /** A lease was granted, `waitedMs` milliseconds after the call. */
   readonly acquired: readonly [event: { name: string; waitedMs: number }];
@@ -34,20 +34,20 @@ export interface QuorumLockEvents {
   /** A lease ended without a release. */
   readonly lost: readonly [event: { name: string; reason: LossReason }];
   /**
-   * A server's age is unknown, because the user may not run INFO. This server votes even right after a restart without data. Emitted once
-   * per server.
+   * kit cannot see when a server started, because the user may not run INFO. This server votes even right after a restart that lost its
+   * data. Emitted once per server.
    */
   readonly unguarded: readonly [event: { server: string }];
   /** Same as the event of a lock: this server may drop keys when its memory is full. */
   readonly evictable: readonly [event: { server: string; policy: string }];
   /**
-   * Background work failed. It is retried where a retry can help. While too few servers answer, a waiting acquire and the renewals emit one
-   * error together, and one with the code `KIT_RECOVERED` when commands work again.
+   * Background work failed. kit retries it if a retry can help. While too few servers answer, waiting acquires and renewals together emit
+   * one error. When commands work again, they emit one with the code `KIT_RECOVERED`.
    */
   readonly error: readonly [error: KitError];
 }
 
-/** A lock's state on all servers. Each server is read at a different instant. */
+/** A lock's state on all servers. kit reads each server at a different instant. */
 export interface QuorumInspection {
   /** `unknown`: too few servers answered to decide. */
   readonly state: "free" | "held" | "unknown";
@@ -171,7 +171,7 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
    *
    * @throws the routine's error.
    * @throws {LockLostError} the routine succeeded, but its lease had been lost.
-   * @throws all errors of {@link acquire}; the routine was not run.
+   * @throws all errors of {@link acquire}; the routine did not run.
    */
   async using<T>(
     name: string,
@@ -207,7 +207,7 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
   }
 
   /**
-   * Tries once. Returns the lease, or null if other callers hold it or try for it at the same instant.
+   * Tries once. Returns the lease, or null if other callers hold the lock or try to get it at the same instant.
    *
    * @throws {QuorumError} too few servers answered.
    * @throws all other errors of {@link acquire}.
@@ -218,7 +218,7 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
   }
 
   /**
-   * Reads the state of a lock on each server and changes nothing. A server that does not answer never makes it reject.
+   * Reads the state of a lock on each server and changes nothing. It resolves even if servers don't answer.
    *
    * @throws {KitClosedError} this object was closed.
    * @throws {KitError} `KIT_NAME` for a name that cannot be a key.
@@ -257,8 +257,8 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
   }
 
   /**
-   * Continues a lease that another process (or object) handed over or serialized. kit renews it once, to check that a quorum still has it.
-   * After that its own `renew` setting applies.
+   * Continues a lease that another process (or object) handed over or serialized. kit renews the lease once, to check that a quorum still
+   * has it. After that its own `renew` setting applies.
    *
    * @throws {LockLostError} the lease is no longer held.
    * @throws {QuorumError} too few servers answered in time.
@@ -278,7 +278,8 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
 
   /**
    * Closes this object. New and waiting acquires reject with KitClosedError. `close()` waits for held leases, up to `timeoutMs`. Then their
-   * signals abort and kit releases them, within another `deadlineMs`. Your clients stay open. Idempotent: the first call's options count.
+   * signals abort and kit releases them, within another `deadlineMs`. Your clients stay open. Idempotent: the options of the first call
+   * apply.
    *
    * @throws {TypeError | RangeError} an option is invalid. It rejects for no other reason.
    */
@@ -322,10 +323,10 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
 /**
  * Creates a quorum lock object. One object serves any number of lock names and callers.
  *
- * Pass 3 or 5 clients, each of a separate server without replicas that could take over. kit never closes the clients, blocks them or
- * subscribes on them. An even number works, but tolerates no more failures than one server less. All processes must use the same servers.
+ * Pass 3 or 5 clients, each for a separate server that never fails over to a replica. kit never closes the clients, blocks them or
+ * subscribes on them. Four servers work, but tolerate no more failures than three. All processes must use the same servers.
  *
- * @throws {TypeError | RangeError} `clients` are not different clients of single servers, at least one, or an option is invalid.
+ * @throws {TypeError | RangeError} `clients` is empty, has a client twice, or has a Cluster client; or an option is invalid.
  *
  * @example
  * const lock = createQuorumLock([first, second, third]);

@@ -17,11 +17,11 @@ interface ModeChanges {
  * A read/write lock that is held for reading or writing: the right to hold it for a limited time. kit renews the lease automatically until
  * `release()`.
  *
- * If the lease ends early (a silent server, lost data, a long stall of this process), `signal` aborts. It aborts at the latest when the
- * lease may have ended by this process's clock. No signal can stop a process that is not running. So pass a writer's `fencingToken` to the
+ * If the lease ends early (the server is silent or lost data, or this process stalled), `signal` aborts: at the latest when, by this
+ * process's clock, the lease may have ended. No signal can stop a process that is not running. So pass a writer's `fencingToken` to the
  * guarded resource, and let the resource reject tokens older than the newest it has seen.
  *
- * States: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a reason). These are final.
+ * A held lease becomes released (`release()`), handed over (`handOver()`) or lost (with a reason). These three states are final.
  */
 export class ReadWriteLease extends Lease {
   readonly #held: HeldLease<ResolvedReadWrite>;
@@ -40,28 +40,28 @@ export class ReadWriteLease extends Lease {
     this.#changes = changes;
   }
 
-  /** Whether the lease is for reading, shared with other readers, or for writing, alone. */
+  /** Whether the lease is for reading (shared with other readers) or for writing (alone). */
   get mode(): Mode {
     return this.#held.request.resolved.mode;
   }
 
   /**
-   * A decimal number, larger than the token of every earlier writer of this lock, even across expiry and restarts. Null if this lease was
-   * never a writer's. It stays after a downgrade. After lost data, and after `keepMs` without a writer, this holds if the servers' clocks
-   * agree. It has up to 16 digits: compare as BigInt, or in Redis.
+   * A decimal number, larger than the token of every earlier writer of this lock, even across expiry and restarts. After lost data or
+   * `keepMs` without a writer, it is larger only if the servers' clocks agree. It has up to 16 digits: compare it as a BigInt, or in Redis.
+   * Null if this lease was never a writer's. A downgrade keeps it.
    */
   get fencingToken(): string | null {
     return this.#held.fencingToken || null;
   }
 
   /**
-   * Turns a writer's lease into a reader's in one step, with the same end, so that others can read. It waits for nothing, and no writer can
-   * come in between. The readers that wait before the next writer get the lock.
+   * Turns a writer's lease into a reader's lease that ends at the same time, so that others can read. It never waits, and no writer can get
+   * the lock in between. All readers that wait ahead of the next writer get the lock.
    *
-   * As soon as you call it, this lease counts as a reader's here. A reader's lease stays as it is.
+   * In this process, the lease counts as a reader's as soon as you call it. A reader's lease does not change.
    *
    * @throws {LockLostError} the lease is lost, released or handed over.
-   * @throws {KitError} no reply in time. Call it again, or release the lease: others may still be locked out.
+   * @throws {KitError} no reply in time. Call it again, or release the lease: other readers may still be locked out.
    */
   async downgrade(): Promise<void> {
     this.assertHeld();
@@ -69,14 +69,15 @@ export class ReadWriteLease extends Lease {
   }
 
   /**
-   * Turns a reader's lease into a writer's, if it is the only lease of the lock. What you have read stays true. Resolves with true
-   * if the lease is a writer's now; it then has a new `fencingToken`. It never waits, because two readers that wait for each other would wait forever.
-   * Writers in the queue are served later. With `durable` the lease is a writer's only when replicas or disks have the upgrade.
+   * Turns a reader's lease into a writer's, if it is the only lease of the lock. Since no other writer came in between, what you have read
+   * is still true. Resolves with true if the lease is a writer's now; it then has a new `fencingToken`. It never waits, because two readers
+   * that wait for each other would wait forever. Writers in the queue are served later. With `durable`, the lease is a writer's only after
+   * replicas or disks have confirmed the upgrade.
    *
    * @throws {LockLostError} the lease is lost, released or handed over.
-   * @throws {LockNotDurableError} the upgrade did not reach the replicas or disks that `durable` requires. The lease is a reader's again.
-   * @throws {KitError} no reply in time. The lease counts as a reader's here. Call it again, or `downgrade()`, or release the lease: others
-   * may be locked out.
+   * @throws {LockNotDurableError} replicas or disks did not confirm the upgrade as `durable` requires. The lease is a reader's again.
+   * @throws {KitError} no reply in time. The lease counts as a reader's in this process. Call it again, call `downgrade()`, or release the
+   * lease: others may be locked out.
    */
   async tryUpgrade(): Promise<boolean> {
     this.assertHeld();

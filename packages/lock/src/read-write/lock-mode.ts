@@ -30,7 +30,7 @@ export class LockMode<L extends ReadWriteLease> {
    *
    * @throws the routine's error.
    * @throws {LockLostError} the routine succeeded, but its lease had been lost.
-   * @throws all errors of {@link acquire}; the routine was not run.
+   * @throws all errors of {@link acquire}; the routine did not run.
    */
   async using<T>(name: string, routine: (lease: L) => Promise<T> | T, options: AcquireOptions = noOptions): Promise<T> {
     if (typeof routine !== "function")
@@ -42,8 +42,8 @@ export class LockMode<L extends ReadWriteLease> {
    * Waits until you hold the lock, and returns its lease.
    *
    * Waiters are served first in, first out, ordered by arrival at the server: consecutive readers together, a writer alone. An unreachable
-   * waiter is skipped and keeps its place. Each acquire is a separate holder. If this process already holds the name, a writer still waits.
-   * So does a reader after a waiting writer.
+   * waiter is skipped and keeps its place. Each acquire is a separate holder: even if this process already holds the name, a writer waits,
+   * and a reader waits after a waiting writer.
    *
    * @throws the errors of a lock's `acquire`: `LockTimeoutError`, `LockLostError`, `LockQueueFullError`, `KitUnavailableError`,
    * `KitUnknownOutcomeError`, `KitClosedError`, `KitError`; `signal.reason`.
@@ -54,7 +54,7 @@ export class LockMode<L extends ReadWriteLease> {
   }
 
   /**
-   * Tries once. Returns the lease, or null if the current holders exclude it or others wait before it.
+   * Tries once. Returns the lease, or null if the current holders exclude it or others wait ahead of it.
    *
    * @throws all errors of {@link acquire} except LockTimeoutError and LockQueueFullError.
    */

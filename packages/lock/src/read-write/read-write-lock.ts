@@ -10,7 +10,7 @@ import type { Held, Mode } from "./scripts/index.js";
 
 const inspected = 10;
 
-/** Events of a read/write lock object. For tracing, use the diagnostics channels `kit:read-write-lock.*`. */
+/** Events of a read/write lock object. To trace calls, use the diagnostics channels `kit:read-write-lock.*`. */
 export interface ReadWriteLockEvents {
   /** A lease was granted, `waitedMs` milliseconds after the call. A reader has no fencing token. */
   readonly acquired: readonly [event: { name: string; mode: Mode; fencingToken: string | null; waitedMs: number }];
@@ -29,8 +29,8 @@ export interface ReadWriteLockEvents {
   /** Same as the event of a lock: the server may drop keys when its memory is full. */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A background command failed. It is retried where a retry can help. During an outage, waiters, renewals and releases emit one error
-   * together, and one with the code `KIT_RECOVERED` when commands work again.
+   * A background command failed. kit retries it if a retry can help. During an outage, waiters, renewals and releases together emit one
+   * error. When commands work again, they emit one with the code `KIT_RECOVERED`.
    */
   readonly error: readonly [error: KitError];
 }
@@ -137,8 +137,8 @@ export class ReadWriteLock extends TypedEmitter<ReadWriteLockEvents> implements 
   }
 
   /**
-   * Continues a lease that another process (or object) handed over or serialized, in the same mode. kit renews it once, to check that it is
-   * still held. After that its own `renew` setting applies.
+   * Continues a lease that another process (or object) handed over or serialized, in the same mode. kit renews the lease once, to check
+   * that it is still held. After that its own `renew` setting applies.
    *
    * @throws {LockLostError} the lease is no longer held.
    * @throws {TypeError} `text` does not come from `lease.handOver()` or `lease.serialise()`.
@@ -163,7 +163,7 @@ export class ReadWriteLock extends TypedEmitter<ReadWriteLockEvents> implements 
   /**
    * Closes this object. New acquires and waiters reject with KitClosedError, and the waiters leave the queue. `close()` waits for held
    * leases, up to `timeoutMs`. Then their signals abort and kit releases them, within another `deadlineMs`. Your client stays open.
-   * Idempotent: the first call's options count.
+   * Idempotent: the options of the first call apply.
    *
    * @throws {TypeError | RangeError} an option is invalid. It rejects for no other reason.
    */
@@ -182,7 +182,7 @@ export class ReadWriteLock extends TypedEmitter<ReadWriteLockEvents> implements 
  * different lock.
  *
  * `redis` is a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes it, blocks it or subscribes on it.
- * The first wait opens one more connection, for pushes. The last `close()` on the client ends that connection.
+ * The first wait opens one more connection, for pushes, which closes with the last kit object on the client.
  *
  * @throws {TypeError | RangeError} `redis` or an option is invalid.
  *

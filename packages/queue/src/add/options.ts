@@ -22,11 +22,11 @@ import type { QueueSettings } from "../store/options.js";
 export interface AddOptions {
   /**
    * Your id for the job, 1 to 128 characters. While a job with this id is ready, delayed, active or dead, adding it again does nothing and
-   * resolves with the same id. An expired job that no worker has is replaced.
+   * resolves with the same id. If that job has expired and no worker has it, the new job replaces it.
    */
   readonly id?: string | undefined;
   /**
-   * Allows one job of a key at a time. The job gets a generated id. If a job already has the key, the add resolves with that job's id.
+   * Allows only one job per key at a time. The job gets a generated id. If a job already has the key, the add resolves with that job's id.
    * Can't be combined with `id`.
    */
   readonly unique?: Unique | undefined;
@@ -57,7 +57,8 @@ export interface AddOptions {
    */
   readonly group?: string | undefined;
   /**
-   * Puts the job ahead of all ready jobs of priority 0, or of its group. Can't be combined with a delay or another priority.
+   * Puts the job ahead of all ready jobs of priority 0, or of all ready jobs of its `group`. Can't be combined with a delay or another
+   * priority.
    *
    * @default false
    */
@@ -82,7 +83,7 @@ export interface AddOptions {
   readonly timeoutMs?: number | undefined;
   /**
    * How long the job can wait for a worker, in milliseconds of the server's clock. The time starts at the add, or when a delayed job is
-   * due. If no worker took the job by then, it does not run, and no longer blocks its `id` or key. A job that has run before does not
+   * due. If no worker takes the job in this time, it does not run, and no longer blocks its `id` or key. A job that has run before does not
    * expire.
    *
    * @default the queue's `expiresMs`

@@ -318,19 +318,20 @@ const read = async (
 
 /**
  * Moves a BullMQ queue (version 5 or 6) into a queue: ready and delayed jobs, and job schedulers as schedules. BullMQ's workers and
- * producers can keep running. Stop workers before version 5.35 first, because they can add jobs of job schedulers that have moved.
- * Active and failed jobs stay in BullMQ, and so do flows: keep its workers running until the flows have ended. Without `run` it changes nothing, and reports what it would do.
+ * producers can keep running. First stop BullMQ workers older than version 5.35, because they can add jobs of job schedulers that have
+ * moved. Active and failed jobs stay in BullMQ, and so do flows: keep its workers running until the flows have ended. Without `run`, the
+ * call changes nothing, and reports what it would do.
  *
  * Jobs move in slices of up to 100 jobs and about 1 MiB. Each slice moves in three steps: out of BullMQ's lists, into the queue, and out of
- * BullMQ. Each job runs once, in BullMQ or here, or the report names it. This also holds if the process dies: the next call first completes
- * the slice that was in progress. So call it again after a failure. If the server refuses to add a slice (a missing permission, its memory
- * limit, a foreign key), the jobs are back in their places in BullMQ when the call rejects. The call continues until one round over all
- * lists has moved fewer than 100 jobs. Another call moves the few jobs that were added in the meantime.
+ * BullMQ. Each job runs once, in BullMQ or here, or the report names it. If the process dies, call again: the next call first completes the
+ * slice that was in progress. If the server refuses to add a slice (a missing permission, its memory limit, a key of another type), the
+ * call puts the jobs back in their places in BullMQ, and rejects. The call ends when a round over all lists has moved fewer than 100 jobs.
+ * Another call moves the few jobs that were added in the meantime.
  *
  * A job keeps its id, stored data, order, priority, due time and remaining attempts. It loses its progress and log lines. The guide lists
  * the counterparts of all options.
  *
- * @throws {AdoptionError} the BullMQ queue is paused and the queue is not, or another queue is adopting it. Nothing was changed.
+ * @throws {AdoptionError} the BullMQ queue is paused and your kit queue is not, or another queue is adopting it. Nothing was changed.
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. Call it again to continue.
  * @throws {QueueEvictionError} the server can evict jobs.
  * @throws {TypeError | RangeError} an argument is invalid.

@@ -1,6 +1,6 @@
 import { KitError } from "@kit/core";
 
-/** The BullMQ queue cannot be adopted now: it is paused and the queue is not, or another queue is adopting it. Nothing was changed. */
+/** The BullMQ queue cannot be adopted now: it is paused and your kit queue is not, or another queue is adopting it. Nothing was changed. */
 export class AdoptionError extends KitError {
   /** @internal */
   static override readonly brand: string = "AdoptionError";

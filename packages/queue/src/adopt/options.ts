@@ -32,10 +32,10 @@ export interface AdoptOptions {
   /**
    * The time zone of job schedulers whose pattern has no `tz`, as an IANA name. Pass the zone in which your BullMQ processes run.
    *
-   * @default none: these job schedulers stay at BullMQ
+   * @default none: these job schedulers stay in BullMQ
    */
   readonly timezone?: string | undefined;
-  /** Stops the adoption between two slices. The call rejects with `signal.reason`. Call again to continue. */
+  /** Stops the adoption after the current slice of up to 100 jobs. The call rejects with `signal.reason`. Call again to continue. */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -8,7 +8,8 @@ const dayMs = 86_400_000;
 /** Options of `call()`. */
 export interface CallOptions extends Omit<AddOptions, "id" | "unique" | "op"> {
   /**
-   * How long the call waits for the outcome, in milliseconds: 1 to 86,400,000 (a day). After that the job stays in the queue.
+   * How long the call waits for the outcome, in milliseconds: 1 to 86,400,000 (a day). Then the call rejects, and the job stays in the
+   * queue.
    *
    * @default 30000
    */

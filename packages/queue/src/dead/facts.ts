@@ -21,7 +21,7 @@ export interface StoredFacts {
   readonly uniqueKey: string | undefined;
   /** The error of the last attempt. Undefined if no attempt failed and only workers crashed. */
   readonly error: StoredError | undefined;
-  /** In epoch ms: the server's time as its producer estimated it. */
+  /** When it was added, in epoch ms: the producer's estimate of the server's time. */
   readonly addedAt: number;
 }
 

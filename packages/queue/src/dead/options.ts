@@ -4,7 +4,7 @@ import { encodedName } from "../job/names.js";
 
 /** Which dead letters to read. */
 export interface DeadLetterOptions {
-  /** The last letter of the previous page. It may have been deleted since. */
+  /** The last letter of the previous page, even if it was deleted since. */
   readonly before?: { readonly id: string; readonly diedAt: number } | undefined;
   /**
    * How many letters to read, up to 100.
@@ -30,7 +30,7 @@ export const letterRules = {
 /** How dead letters return to the queue. */
 export interface RedriveOptions {
   /**
-   * The jobs become due at random times within this period, in milliseconds.
+   * The period in which the jobs become due, at random times, in milliseconds.
    *
    * @default 0
    */

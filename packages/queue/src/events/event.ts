@@ -7,7 +7,7 @@ export type EventError = Omit<StoredError, "stack">;
 
 /** The facts of each type of event. `id` is the job's id. */
 interface Facts {
-  /** A job was added. `state` is `delayed` as well if the job waits for another job of its `unique` key to end. */
+  /** A job was added. `state` is also `delayed` if the job waits for another job with its `unique` key to end. */
   readonly added: {
     readonly id: string;
     readonly name: string;
@@ -54,7 +54,7 @@ interface Facts {
   readonly resumed: { readonly group?: string };
   /** The last active job ended, and no job is ready. Delayed jobs may remain. */
   readonly drained: object;
-  /** This reader has lost earlier events, or may have: they were trimmed or not recorded, or the server lost them. */
+  /** This reader missed events, or may have: they were trimmed or not recorded, or the server lost them. */
   readonly gap: object;
 }
 

@@ -25,17 +25,17 @@ export interface QueueEventsOptions extends ClientOptions {
   /**
    * The `position` of the last event that you have handled. Reading starts with the next event.
    *
-   * @default none: reading starts with what happens from now on
+   * @default none: reading starts with new events
    */
   readonly after?: string | undefined;
   /**
    * How long events are recorded after the last reader has left, in milliseconds: 1,000 to 86,400,000 (a day). A reader that starts within
-   * this time misses no event. With several readers the longest time counts.
+   * this time misses no event. With several readers, the longest `recordMs` applies.
    *
    * @default 60000
    */
   readonly recordMs?: number | undefined;
-  /** Stops the reading: the loop throws `signal.reason`. */
+  /** Stops the reader: the loop throws `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -49,8 +49,8 @@ const eventsRules = {
 /** Events of the reader object. */
 export interface QueueEventReaderEvents {
   /**
-   * The server cannot be reached, or refuses. The reader tries again until it is closed. An outage emits one error when it starts, and one
-   * with the code `KIT_RECOVERED` when it is over.
+   * The server cannot be reached, or rejects a command. The reader tries again until it is closed. An outage emits one error at its start,
+   * and one with the code `KIT_RECOVERED` at its end.
    */
   readonly error: readonly [error: KitError];
 }
@@ -62,8 +62,8 @@ const start = "0-0";
  * Reads the events of one queue, from all its producers and workers. Create it with {@link createQueueEvents}. Read it in one `for await`.
  *
  * The queue records events only while there is a reader, and for `recordMs` after that. After a longer time without readers, a new reader
- * receives the events that happen after it has started. Events arrive in the order of the server's changes, each once. A `gap` announces
- * lost events: about 10,000 later calls came before the reader got them, there was no reader, or the server lost data.
+ * receives only events that happen after it has started. Events arrive in the order of the server's changes, each once. A `gap` event
+ * reports lost events: the reader was about 10,000 calls behind, there was no reader, or the server lost data.
  */
 export class QueueEventReader
   extends TypedEmitter<QueueEventReaderEvents>
@@ -100,7 +100,7 @@ export class QueueEventReader
   }
 
   /**
-   * Resolves once events are recorded, and no event from then on is missed. The loop does the same when it starts.
+   * Resolves once events are recorded. The reader misses no later event. The loop does the same when it starts.
    *
    * @throws {KitUnavailableError} no server answered within `deadlineMs`, and every other error of a command.
    * @throws {KitClosedError} the reader is closed.
@@ -112,7 +112,7 @@ export class QueueEventReader
   }
 
   /**
-   * The loop throws {@link KitClosedError} when the owner of the client ends it.
+   * If the owner of the client ends the client, the loop throws {@link KitClosedError}.
    *
    * @throws {TypeError} another loop reads it. {@link KitClosedError}: it is closed.
    */

@@ -13,7 +13,7 @@ export interface FlowChild {
    * - `failed`: it became a dead letter, or its result could not be stored.
    * - `expired`, `cancelled`: as the errors of `queue.call()`.
    * - `removed`: it was removed or drained before it started.
-   * - `lost`: it was deleted without the queue, so its parent waits for ever. See the check `queue-flows` of `kit doctor`.
+   * - `lost`: it was deleted manually or evicted, so its parent waits forever. See the check `queue-flows` of `kit doctor`.
    */
   readonly outcome: "open" | "completed" | "failed" | "expired" | "cancelled" | "removed" | "lost";
   /** The return value of its handler, after a JSON round trip; bytes as a Buffer. */

@@ -7,8 +7,8 @@ import type { FlowEdge, FlowJob } from "./plan.js";
 import { parkJob } from "./waiting.js";
 
 /**
- * A flow was not added, because a job in the queue already has one of its ids. No job of the flow was stored. If you repeat a call whose
- * outcome was unknown, the earlier call may have added the flow.
+ * A flow was not added, because a job in the queue already has one of the flow's ids. No job of the flow was stored. If you have repeated a
+ * call with an unknown outcome, the first call may have added the flow.
  */
 export class FlowTakenError extends KitError {
   /** @internal */
@@ -24,13 +24,13 @@ export class FlowTakenError extends KitError {
 
 /**
  * Throw or return this error in a handler to add children to its job. The job waits for them, and runs again once all of them have ended,
- * without using an attempt. `readChildren()` then reads how they ended. The handler can do this as often as it likes: the children of all
- * rounds are read in the order in which they were added, and their results stay until the job has ended. A checkpoint of
- * `@kit/queue/progress` stays as well.
+ * without using an attempt. `readChildren()` then shows how they ended. The handler can do this several times. `readChildren()` returns the
+ * children of all rounds, in the order in which they were added. Their results, and a checkpoint of `@kit/queue/progress`, stay until the
+ * job has ended.
  *
- * All children are added and the job stops in one step. If the worker dies before that, no child exists, and the job runs again as after any
- * crash. The rules of `addFlow()` apply to the children, and to what becomes of the job when one of them does not complete. If `job.signal`
- * has aborted because the worker closes, no child is added, and the job is handed back.
+ * All children are added and the job stops in one step. If the worker dies before that, no child exists, and the job runs again as after
+ * any crash. The rules of `addFlow()` apply to the children, and to the job when one of them does not complete. If `job.signal` has aborted
+ * because the worker closes, no child is added, and the job is handed back.
  *
  * If the children cannot be added, the attempt fails with the error that `addFlow()` would throw, such as a FlowTakenError.
  *

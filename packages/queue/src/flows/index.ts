@@ -88,10 +88,10 @@ const sourceOf = (name: string, { commands, settings, producers }: QueueParts): 
  * children have ended.
  * Only the root of a large flow can have an `id`.
  *
- * A child has ended when it completed, became a dead letter, expired, or was cancelled, removed or drained. Unless it completed, its parent
- * becomes a dead letter immediately. With `onFailure: "ignore"` the parent starts in any case. So a parent never waits for a child that has
- * ended. A child counts once: if you redrive a dead child after that, the parent does not notice. If you redrive a dead parent, it waits
- * again for children that have not ended.
+ * A child has ended when it completed, became a dead letter, expired, or was cancelled, removed or drained. If it did not complete, its
+ * parent becomes a dead letter immediately. With `onFailure: "ignore"` the parent starts in any case. So a parent never waits for a child
+ * that has ended. A child counts once: if you redrive a dead child after that, the parent does not notice. If you redrive a dead parent, it
+ * waits again for children that have not ended.
  *
  * @throws {FlowTakenError} a job of the queue already has one of the flow's ids. Nothing was added.
  * @throws {JobPayloadError} the data of a job cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema.

@@ -49,7 +49,7 @@ export interface FlowReport extends ChildrenPage {
 }
 
 /**
- * Reads where a job of a flow is, and its children. A job that has ended has none.
+ * Reads the state of a job of a flow, and its children. A job that has ended has no children.
  *
  * @throws {TypeError | RangeError} an argument is invalid.
  * @throws {KitUnavailableError} no server answered in time.
@@ -71,9 +71,8 @@ export const inspectFlow = async (
 const maxPages = 1_000;
 
 /**
- * Finds jobs that wait for children which no longer exist. This needs a manual deletion or an eviction: every function of kit that ends a
- * child counts it. Resolves with their ids. It reads up to about 50,000 children. It finds none while a flow does not have all its jobs; see
- * `unfinishedFlows()`.
+ * Finds jobs that wait for children that were deleted manually or evicted. Resolves with the ids of the waiting jobs. It reads up to about
+ * 50,000 children. It finds none while the queue has an unfinished flow; see `unfinishedFlows()`.
  *
  * @throws {TypeError | RangeError} `address` is invalid.
  * @throws {KitUnavailableError} no server answered in time.

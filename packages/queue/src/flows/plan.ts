@@ -8,10 +8,10 @@ import { assertFits, type SchemaMap } from "../job/schemas.js";
 import { letters, planned } from "../job/words.js";
 import { maxAdded } from "../store/scripts/added.js";
 
-/** What becomes of a parent when a child does not complete. */
+/** What happens to a parent when a child does not complete. */
 type OnFailure = "fail" | "ignore";
 
-/** A child, and what becomes of its parent when the child does not complete. */
+/** A child, and what happens to its parent when the child does not complete. */
 export interface FlowEdge<Jobs> {
   readonly job: FlowJob<Jobs>;
   /**

@@ -6,28 +6,28 @@ import type { Recorder } from "../work/history.js";
 import { recordOf } from "./record.js";
 import { forget, keep } from "./scripts/index.js";
 
-/** How many ended jobs a queue remembers. It drops the oldest first. Use the same bounds for all workers of a queue. */
+/** How many records of ended jobs a queue keeps. It drops the oldest first. Use the same bounds for all workers of a queue. */
 export interface HistoryBounds {
   /**
-   * The maximum number of jobs, from 1.
+   * The maximum number of records, from 1.
    *
    * @default 1000
    */
   readonly maxCount?: number | undefined;
   /**
-   * How long each job is remembered, in milliseconds.
+   * How long each record is kept, in milliseconds.
    *
    * @default 604800000 (7 days)
    */
   readonly maxAgeMs?: number | undefined;
   /**
-   * The maximum size of all records, in bytes: about 100 for each job, plus its result.
+   * The maximum size of all records, in bytes. A job uses about 100 bytes plus its result.
    *
    * @default 16777216 (16 MiB)
    */
   readonly maxBytes?: number | undefined;
   /**
-   * The maximum size of a kept result, in bytes as JSON. A job with a larger result is remembered without it. 0 keeps no results.
+   * The maximum size of a kept result, in bytes of JSON. If a job's result is larger, its record has no result. 0 keeps no results.
    *
    * @default 16384
    */
@@ -79,13 +79,13 @@ class JobHistory implements History, Recorder {
 }
 
 /**
- * Makes the workers of a queue object remember jobs that are done or have expired, with their results. By default it keeps 1,000 jobs, for
- * 7 days, in up to 16 MiB. `inspectJob()` and `listJobs()` of `@kit/queue/manage` then show these jobs as `completed`. Dead letters are
- * kept in any case, see `deadLetters`.
+ * Makes the workers of a queue object record jobs that are done or have expired, with their results. By default the queue keeps 1,000
+ * records, for 7 days, in up to 16 MiB. `inspectJob()` and `listJobs()` of `@kit/queue/manage` then show these jobs as `completed`. Dead
+ * letters are kept in any case, see `deadLetters`.
  *
  * A worker records its ended jobs right before it ends them. Jobs that end together share one extra call. A job that is still in the queue
- * is shown in its current state, whatever its record says. If a record cannot be written, the job ends without one, and the worker emits
- * `error`. A job that was cancelled or lost while it ended has no record, unless its worker dies at that moment.
+ * is shown in its current state, even if it has a record. If a record cannot be written, the job ends without one, and the worker emits
+ * `error`. If a job is cancelled or loses its lease while the worker records it, it has no record, unless the worker dies at that moment.
  *
  * @throws {TypeError | RangeError} a bound is invalid.
  *

@@ -1,10 +1,10 @@
 /**
- * Where the job of an id or a key is.
+ * The state of the job with an id or a key.
  *
  * - `ready`, `active`, `delayed` or `dead`: the state of the job. A job that waits for its children counts as `delayed`.
  * - `unsure`: the job is ready or active. This is the answer while more than 1,000 jobs are active; `inspectJob()` searches for the job.
- * - `lost`: the job is in no list of work, because its entry was deleted manually or evicted. It does not run until `repairQueue()` finds
- *   it. For a lost job of priority 0 the answer is `ready` or `unsure`, because lists are not searched.
+ * - `lost`: the job is stored, but has no entry: the entry was deleted manually or evicted. The job does not run until `repairQueue()`
+ *   finds it. For a lost job of priority 0 the answer is `ready` or `unsure`, because lists are not searched.
  * - `ended`: the job is done or removed, but its `ttlMs` is not over.
  */
 export type HeldState = "ready" | "active" | "delayed" | "dead" | "lost" | "unsure" | "ended";

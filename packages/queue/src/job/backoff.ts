@@ -29,7 +29,8 @@ export interface Backoff {
    */
   readonly maxMs?: number | undefined;
   /**
-   * The largest random cut of a wait, as a fraction: 0 is none, 1 can cut all of it. Jitter spreads jobs that failed together.
+   * The part of each wait that can be randomly cut, as a fraction: 0 cuts nothing, 1 can cut the whole wait. Jitter spreads jobs that
+   * failed together.
    *
    * @default 0.5
    */

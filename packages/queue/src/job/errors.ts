@@ -5,8 +5,8 @@ import type { StoredError } from "./failure.js";
 /**
  * Codes of the queue's errors. Two codes have no class:
  *
- * - `KIT_JOB_CHILD_FAILED`: the stored error of a dead letter. A child of the job did not complete; see `@kit/queue/flows`. Its `cause` is
- *   the error of the job that failed first.
+ * - `KIT_JOB_CHILD_FAILED`: the stored error of a dead letter whose child did not complete; see `@kit/queue/flows`. Its `cause` is the
+ *   error of the job that failed first.
  * - `KIT_QUEUE_HEARTBEAT`: an `error` event of a worker with `heartbeat: "thread"` or `"auto"`. The heartbeat thread could not start, could
  *   not connect as the client does (the message names the option), or stopped. From then on only the main loop renews the leases.
  */
@@ -43,8 +43,8 @@ declare module "@kit/core" {
 const shown = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
 
 /**
- * The data of a job cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema. Nothing was added. In the `error` of a
- * JobResultError it means that the result of a handler cannot be sent to its caller.
+ * The data of a job cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema. Nothing was added. As the `error` of a
+ * JobResultError it means that a handler's result cannot be sent to the caller.
  */
 export class JobPayloadError extends KitError {
   /** @internal */
@@ -98,7 +98,9 @@ export class QueueEvictionError extends KitError {
   }
 }
 
-/** The reason of `job.signal` when the lease of a running job ended. Another worker may run the job, so the handler should stop. */
+/**
+ * The lease of a running job ended. This error is the reason of `job.signal`. Another worker may run the job, so the handler should stop.
+ */
 export class JobLeaseLostError extends KitError {
   /** @internal */
   static override readonly brand: string = "JobLeaseLostError";
@@ -145,7 +147,7 @@ export class UnrecoverableError extends KitError {
 }
 
 /**
- * Throw or return this error in a handler to run its job again after `retryAfterMs` without using an attempt, for example when a partner
+ * Throw or return this error in a handler to run its job again after `retryAfterMs` without using an attempt, for example when an API
  * replies with 429 and Retry-After. A job can be snoozed `maxSnoozes` times (an option of the worker). Each further snooze is a failed
  * attempt.
  *
@@ -169,9 +171,9 @@ export class SnoozeError extends KitError {
 }
 
 /**
- * Throw or return this error in a handler when a partner rejects all jobs of the queue for a while. No worker starts a job for
- * `retryAfterMs`. This job then runs first, without using an attempt. It counts as snoozed, see SnoozeError. Running handlers continue.
- * With `group` only the job's group stops: all its jobs that have not started wait. For a job without a group it stops the queue.
+ * Throw or return this error in a handler when an API rejects all jobs of the queue for a while. No worker starts a job for `retryAfterMs`.
+ * This job then runs first, without using an attempt. It counts as snoozed, see SnoozeError. Running handlers continue. With `group`, only
+ * jobs of this job's group wait. If the job has no group, the whole queue waits.
  *
  * @example
  * if (reply.status === 429) throw new RateLimitError(1_000 * (Number(reply.headers.get("retry-after")) || 60));

@@ -15,7 +15,7 @@ export interface Job<Name extends string = string, Data = unknown> {
   readonly group: string | undefined;
   /** The span that added the job, as a W3C traceparent. Undefined if its producer was not traced. */
   readonly traceparent: string | undefined;
-  /** When the job was added, in epoch ms: the server's time as its producer estimated it. */
+  /** When the job was added, in epoch ms: the producer's estimate of the server's time. */
   readonly addedAt: number;
   /** When this worker took the job, in epoch ms of the server's clock. */
   readonly takenAt: number;

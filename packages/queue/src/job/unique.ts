@@ -4,19 +4,19 @@ import { idText } from "./ids.js";
 import { letters, planned } from "./words.js";
 
 /**
- * Allows one job of a key in a queue. A job has the key until it is done, dead, removed or expired. It keeps the key while it waits for its
- * next attempt, or runs again after a crash.
+ * Allows only one job per key in a queue. A job has the key until it is done, dead, removed or expired. It keeps the key while it waits for
+ * its next attempt, or runs again after a crash.
  */
 export interface Unique {
-  /** The key, 1 to 128 characters. Jobs of the same key represent the same work. */
+  /** The key, 1 to 128 characters. Jobs with the same key represent the same work. */
   readonly key: string;
   /**
    * Which add wins.
    *
-   * - `"keepFirst"`: while a job has the key, other jobs of the key are not added.
-   * - `"keepLast"`: if the job of the key has not started, it gets the data and the options of this add. A delayed job also gets the add's
-   *   due time, and it keeps its priority and its group. If the job of the key is active, this add creates a second job, which starts after the active one has ended. So a job with
-   *   the latest data always starts after the last add.
+   * - `"keepFirst"`: while a job has the key, no other job with this key is added.
+   * - `"keepLast"`: if the job with the key has not started, it gets the data and the options of this add, but keeps its priority and
+   *   group. If it is delayed, it also gets the add's due time. If the job with the key is active, this add creates a second job, which
+   *   starts after the active job has ended. So a job with the latest data always starts after the last add.
    *
    * Use one mode per key: while a job that was added with `"keepFirst"` is active, neither mode adds another.
    *
@@ -24,14 +24,14 @@ export interface Unique {
    */
   readonly mode?: "keepFirst" | "keepLast" | undefined;
   /**
-   * How long the key stays taken after its job was added, even if the job is done or removed earlier. A dead letter frees the key. In
-   * milliseconds, only with `"keepFirst"`.
+   * How long the key stays taken after its job was added, in milliseconds, even if the job is done or removed earlier. A dead letter frees
+   * the key. Only with `"keepFirst"`.
    *
    * @default none
    */
   readonly ttlMs?: number | undefined;
   /**
-   * An add that adds no job restarts `ttlMs`.
+   * Whether an add restarts `ttlMs` if the key is taken and it adds no job.
    *
    * @default false
    */

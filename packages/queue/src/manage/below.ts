@@ -4,8 +4,8 @@ import type { QueueKeys } from "../job/keys.js";
 /** Options of `cancelJob()` and `removeJob()`. */
 export interface EndOptions {
   /**
-   * Also ends all jobs below this job in its flow that have not ended. A job below that another flow shares is ended as well. If the call
-   * fails, some of them may run on, and a repeated call does not find them.
+   * Also ends all jobs below this job in its flow, even if another parent shares them. If the call fails, some of these jobs may continue,
+   * and a repeated call does not find them.
    *
    * @default false
    */

@@ -49,7 +49,7 @@ const changedIn = async <Outcome extends string>(
  * - `dead`: the job is a dead letter, see `queue.dropDeadLetters()`
  * - `none`: there is no job of this id. It is done, was deleted, or was never added. A call that is repeated after a lost reply can also
  *   resolve with `none`
- * - `lost`: the job is in no list of work, see `repairQueue()`
+ * - `lost`: the job is stored, but cannot run; see `repairQueue()`
  *
  * With `children: true`, the open jobs below it in its flow are removed as well, except active ones.
  *
@@ -122,8 +122,8 @@ const cancelFound = async (
  * - `dead`, `none`, `lost`: nothing was changed, as for `removeJob()`. A repeated call can also resolve with `none`
  *
  * With `cancelBy: "push"` in its worker, the handler's `signal` aborts immediately. Otherwise it aborts at the worker's next heartbeat:
- * after 0.3 of `leaseMs`, or within 0.6 if the worker has just taken the job. The worker then emits `cancelled`. Until then it may start
- * the job if it had taken it ahead. It ignores what the handler returns or throws.
+ * after 0.3 of `leaseMs`, or within 0.6 if the worker has just taken the job. The worker then emits `cancelled`. Until then the worker may
+ * start a job that it has taken ahead. It ignores what the handler returns or throws.
  *
  * With `children: true`, the open jobs below it in its flow are cancelled as well.
  *
@@ -161,7 +161,7 @@ export const cancelJob = async (
   );
 };
 
-/** When a job is due. Pass one of the two. */
+/** When a job is due. Pass one of the two options. */
 interface NewDue {
   /** The delay from now in milliseconds, by the server's clock. */
   readonly delayMs?: number | undefined;

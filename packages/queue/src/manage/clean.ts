@@ -56,12 +56,13 @@ const cleanedPage = (context: ClientContext, keys: QueueKeys, state: CleanedStat
  *
  * - `dead`: dead letters. Their age counts from their death
  * - `completed`: records of ended jobs, see `keepHistory()`. Their age counts from their end
- * - `delayed`: jobs that are not due, or wait for their next attempt. Their age counts from their add, as for the next states
- * - `waiting`, `prioritised`, `grouped`, `suspended`: ready jobs of priority 0, of other priorities, of groups, and of stopped names
+ * - `delayed`: jobs that are not due, or wait for their next attempt. Their age counts from their add
+ * - `waiting`, `prioritised`, `grouped`, `suspended`: ready jobs of priority 0, of other priorities, of groups, and of stopped names. Their
+ *   age counts from their add
  *
  * A call looks at up to 500 jobs or 4 MiB, which takes the server one or two milliseconds. Producers and workers can keep running. Jobs
  * that reach the state after the start can stay. The last calls for `waiting` take up to 0.1 s per million waiting jobs. Until then the
- * deleted jobs count as `waiting`. The `unique` key of a deleted job is free, unless its `ttlMs` has not ended. If a deleted job was
+ * deleted jobs count as `waiting`. The `unique` key of a deleted job is free, or stays taken until its `ttlMs` ends. If a deleted job was
  * called, the call rejects with a JobOutcomeLostError within 5 s.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. Some of the jobs may be deleted. Call it again to continue.

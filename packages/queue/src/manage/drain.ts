@@ -36,9 +36,9 @@ const drained = async (
  * Deletes all ready jobs, or with `group` the ready jobs of one group. With `delayed` it also deletes jobs that are not due yet, or wait for
  * their next attempt or their children. Active jobs and dead letters stay. Resolves with the number of deleted jobs.
  *
- * It deletes the number of jobs that exist when it starts, from the front. Each call deletes up to 500 jobs and about 4 MiB, and takes the
- * server one or two milliseconds. Producers and workers can keep running. Jobs that are added after the start stay if they are placed after
- * the existing ones. If a deleted job was called, the call rejects with a JobOutcomeLostError within 5 s.
+ * It counts the jobs when it starts, and deletes this number from the front. Each call deletes up to 500 jobs and about 4 MiB, and takes
+ * the server one or two milliseconds. Producers and workers can keep running. Jobs that are added after the start stay if they are placed
+ * after the existing ones. If a deleted job was called, the call rejects with a JobOutcomeLostError within 5 s.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. Some of the jobs may be deleted. Call it again to continue.
  * @throws {TypeError} an argument is invalid.

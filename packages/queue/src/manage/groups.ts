@@ -11,21 +11,21 @@ import { groupPlaces, type ListedGroup, listGroups as listed } from "./scripts.j
 export interface GroupReport extends Omit<ListedGroup, "pausedAt" | "retryAt" | "haltedUntil" | "addedAt"> {
   /** Jobs that can start when it is their turn. */
   readonly ready: number;
-  /** Jobs that have a place of the group: they are active, or wait for their next attempt or for a limit of their name. */
+  /** Jobs that count toward `concurrency`: they are active, or wait for their next attempt or for a limit of their name. */
   readonly active: number;
-  /** How many jobs can have a place at a time. */
+  /** The maximum of `active`. */
   readonly concurrency: number;
   readonly weight: number;
   readonly pausedAt: string | null;
-  /** When the first of its jobs is due that wait for their next attempt and keep a place. */
+  /** When the first `active` job that waits for its next attempt is due. */
   readonly retryAt: string | null;
-  /** When its next job can start, if its rate or a RateLimitError keeps it from that. */
+  /** When its next job can start, if its rate or a RateLimitError delays that job. */
   readonly haltedUntil: string | null;
   /** When its next job was added. Null if it has no ready job. */
   readonly nextAddedAt: string | null;
   /**
-   * Whether the next job can start. `paused`: the group is paused. `full`: all places are taken. `retrying`: all places are taken, and one of
-   * their jobs waits for its next attempt. `halted`: see `haltedUntil`. `idle`: it has no ready job.
+   * Whether the next job can start. `paused`: the group is paused. `full`: `active` has reached `concurrency`. `retrying`: the same, and
+   * one of these jobs waits for its next attempt. `halted`: see `haltedUntil`. `idle`: it has no ready job.
    */
   readonly state: "ready" | "paused" | "full" | "retrying" | "halted" | "idle";
 }
@@ -105,9 +105,9 @@ export const listGroups = async (
 };
 
 /**
- * Ends the ready and the active jobs of a group: it drains the group, then cancels each job that has a place of it, as `cancelJob()` does.
- * Jobs that wait for their next attempt are active in this sense. Delayed jobs that have not started stay. Resolves with the number of jobs
- * that it ended. Jobs that are added during the call can stay.
+ * Ends the ready and the active jobs of a group: it drains the group, then cancels its active jobs as `cancelJob()` does, including jobs
+ * that wait for their next attempt. Delayed jobs that have not started stay. Resolves with the number of jobs that it ended. Jobs that are
+ * added during the call can stay.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. Some of the jobs may have ended. Call it again to continue.
  * @throws {TypeError | RangeError} an argument is invalid.

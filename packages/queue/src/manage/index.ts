@@ -40,13 +40,13 @@ export const inspectQueue = async (redis: RedisLike, address: QueueAddress): Pro
 const maxRepaired = 100;
 
 /**
- * Finds stored jobs that are in no list of work, because an entry or a lease was deleted manually or evicted. Such a job does not run, and
- * its id cannot be added again. With `run` the job goes to the end of the queue, with its attempts and crashes. A worker may still be
- * running it. Resolves with the ids. `run` also adds the remaining jobs of large flows whose process died; see `addFlow()`.
+ * Finds stored jobs that cannot run, because their entry or lease was deleted manually or evicted. Their ids cannot be added again. With
+ * `run` these jobs go to the end of the queue, and keep their attempts and crashes. A worker may still be running one of them. Resolves
+ * with their ids. `run` also adds the remaining jobs of large flows whose process died; see `addFlow()`.
  *
  * It reads the whole queue in calls of up to 4,000 entries, and keeps the ids of all ready and active jobs in memory. Jobs that seem lost
- * are checked again, 100 per call. Each such call reads all leases and all waiting jobs in one step, which takes the server about 0.5 s per
- * million.
+ * are checked again, 100 per call. Each of these calls reads all leases and all waiting jobs in one step, which takes the server about 0.5
+ * s per million.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
  * @throws {TypeError} an argument is invalid.
@@ -79,9 +79,9 @@ export const repairQueue = async (
 };
 
 /**
- * Gives a ready or delayed job another priority, after all other jobs of that priority. Resolves with true, or with false if the job is
- * active, dead, done or unknown. The server searches for a ready job of priority 0 from the front of the queue in one step, which takes
- * about 0.1 s per million jobs before it. If the command is sent again after a lost reply, it can overwrite a newer value.
+ * Gives a ready or delayed job another priority, and puts it after all other jobs of that priority. Resolves with true, or with false if
+ * the job is active, dead, done or unknown. The server searches for a ready job of priority 0 from the front of the queue in one step,
+ * which takes about 0.1 s per million jobs before it. If the command is sent again after a lost reply, it can overwrite a newer value.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
  * @throws {TypeError | RangeError} an argument is invalid.

@@ -13,7 +13,7 @@ export interface QueueRate {
   readonly perMs: number;
   /**
    * How many jobs can start together after a period with fewer starts than the rate allows, 1 to 1,000,000. So at most `count` + `burst`
-   * jobs start within `perMs`. With 1, a job that starts a few milliseconds late delays all others, and the actual rate stays slightly
+   * jobs start within `perMs`. With 1, a job that starts a few milliseconds late delays all later jobs, and the actual rate stays slightly
    * below the limit.
    *
    * @default a tenth of `count`, at least 1
@@ -66,14 +66,14 @@ interface GroupLimits {
   /**
    * How many of its jobs can be active at a time, 1 to 1,000. Null: the queue's `groupConcurrency`.
    *
-   * @default as it is; at first the queue's `groupConcurrency`
+   * @default unchanged; initially the queue's `groupConcurrency`
    */
   readonly concurrency?: number | null | undefined;
   /**
-   * Its share of the turns, 1 to 100: a group of weight 2 starts twice as many jobs as one of weight 1, while both have ready jobs and free
-   * places. Null: 1.
+   * Its share of the turns, 1 to 100: a group of weight 2 starts twice as many jobs as a group of weight 1, while both can start jobs.
+   * Null: 1.
    *
-   * @default as it is; at first 1
+   * @default unchanged; initially 1
    */
   readonly weight?: number | null | undefined;
 }
@@ -106,22 +106,22 @@ interface QueueLimits {
    * How many jobs of each group can be active at a time, 1 to 1,000. A higher value applies immediately to the first 1,000 groups that have
    * active jobs, and to others when one of their jobs ends. Null: 1.
    *
-   * @default as it is; at first 1
+   * @default unchanged; initially 1
    */
   readonly groupConcurrency?: number | null | undefined;
   /**
    * The behavior of a group while one of its jobs waits for its next attempt, after a failure or a SnoozeError.
    *
-   * - `"wait"`: the job keeps its place, and runs again before the other jobs of its group and priority. With a `groupConcurrency` of 1 the
-   *   order of the group is kept, and the group stops until the job has ended.
-   * - `"pass"`: the next job of the group starts. The failed job goes behind the others when it is due.
+   * - `"wait"`: the job still counts toward the group's concurrency, and runs again before the other jobs of its group and priority. With a
+   *   `groupConcurrency` of 1 the order of the group is kept, and the group stops until the job has ended.
+   * - `"pass"`: the next job of the group starts. The failed job goes after the others when it is due.
    *
-   * @default as it is; at first "wait"
+   * @default unchanged; initially "wait"
    */
   readonly groupRetry?: GroupRetry | undefined;
   /**
-   * How often jobs of each group can start: `count` per `perMs`, evenly spread, at most one per millisecond. A start that is up to 100 ms late
-   * does not delay the next one. A job counts when a worker takes it, even if it goes back. Null: unlimited.
+   * How often jobs of each group can start: `count` per `perMs`, evenly spread. A start that is up to 100 ms late does not delay the next
+   * one. A job counts when a worker takes it, even if it goes back. Null: unlimited.
    *
    * @default unchanged; initially unlimited
    */
@@ -249,12 +249,10 @@ const changePause = async (
  * Changes the limits of a queue, for all workers, at any time. Running jobs continue: after a limit was lowered, no job starts until enough
  * jobs have ended. Under a limit, workers take no jobs ahead, keep the order of the jobs, and are woken when the next job can start.
  *
- * A repeated command does not undo a later change.
+ * Limits of groups apply in addition to limits of the queue and of names. A repeated command does not undo a later change.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
  * @throws {TypeError | RangeError} an argument is invalid, or more than 100 names would have limits. Nothing was changed.
- *
- * Limits of groups apply in addition to limits of the queue and of names.
  *
  * @example
  * await setLimits(redis, { queue: "mail" }, { concurrency: 10, rate: { count: 100, perMs: 60_000 } });

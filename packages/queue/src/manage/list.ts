@@ -59,8 +59,8 @@ export interface JobPage {
  *
  * With `name` it reads only jobs of this name. One call looks at up to 1,000 jobs or 4 MiB, which takes the server a few milliseconds. A
  * page can therefore have fewer jobs than `count`, or none. Check `next` to see whether more can follow. A page counts from its end of the
- * list: if jobs are taken or added there between calls, the next page can repeat or miss some jobs. From the end of `waiting` it misses
- * none.
+ * list: if jobs are taken or added there between calls, the next page can repeat or miss some jobs. From the end of `waiting`, pages miss
+ * no job.
  *
  * @throws {TypeError | RangeError} an argument is invalid: for example an unknown state, or a `count` over 100.
  * @throws {KitUnavailableError} no server answered in time.

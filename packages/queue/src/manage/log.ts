@@ -8,8 +8,8 @@ import { readNotes } from "../notes/scripts/readers.js";
 export interface LogPage {
   readonly lines: readonly LogLine[];
   /**
-   * How many lines are kept, and how many earlier lines the server dropped. Of the lines that a handler writes during one call only the
-   * last 1,000 are sent. The others have no number, and don't count.
+   * How many lines are kept, and how many earlier lines the server dropped. If a handler writes more than 1,000 lines during one call, only
+   * the last 1,000 are sent. The others have no number, and don't count here.
    */
   readonly kept: number;
   readonly dropped: number;
@@ -28,7 +28,7 @@ const logRules = { after: integer(0, undefined), count: integer(1, 1_000, 100) }
 
 /**
  * Reads lines of a job's log, oldest first. Reads the last lines by default. With `after` it reads the lines after that number, so a front
- * end can follow the log. If several jobs had the id, it reads the log of the last job that wrote something.
+ * end can follow the log. If several jobs had this id, it reads the log of the job that wrote last.
  *
  * @throws {KitUnavailableError} no server answered in time.
  * @throws {TypeError | RangeError} an argument is invalid.
@@ -44,7 +44,7 @@ export const readLog = async (
     /** @default the last lines */
     readonly after?: number | undefined;
     /**
-     * Up to 1,000.
+     * How many lines to read, up to 1,000.
      *
      * @default 100
      */

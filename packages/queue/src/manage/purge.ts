@@ -39,10 +39,10 @@ async function* recordsOf(
  * Deletes a queue with all its jobs, dead letters, history, limits, pauses and schedules. Without `run` it changes nothing. Resolves with
  * what it deleted, or would delete.
  *
- * First it deletes the records of takes, answers, outcomes and notes. To find them, it scans all keys of the queue's node, 1,000 in each
- * call. Then the queue vanishes in one step, which takes the server less than a millisecond, even with millions of jobs.
+ * First it deletes separate keys, such as outcomes and notes. To find them, it scans all keys of the queue's node, 1,000 in each call. Then
+ * it deletes the queue in one step, which takes the server less than a millisecond, even with millions of jobs.
  *
- * Close producers, workers and schedules first. Those that still run start a new, empty queue, without the old limits and pauses:
+ * Close producers, workers and schedules first. If some still run, they start a new, empty queue, without the old limits and pauses:
  *
  * - An add after the purge adds its job to the new queue. So does an add that is repeated after a lost reply
  * - A worker loses the jobs that it has. It emits `lost` at its next heartbeat, and the handler's `signal` aborts. What the handler

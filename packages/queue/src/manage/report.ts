@@ -20,21 +20,21 @@ export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt" | "uniqu
   readonly id: string;
   readonly addedAt: string | null;
   readonly error: StoredError | null;
-  /** If no worker has taken the job by then, it does not run. Null if it does not expire. */
+  /** When the job expires if no worker has taken it. Null if it does not expire. */
   readonly expiresAt: string | null;
   /** The key of a job that was added with `unique`. */
   readonly uniqueKey: string | null;
   /** The group of the job. */
   readonly group: string | null;
   /**
-   * When it died, is due, has ended, or its lease ends. Null in other states, and while the job waits for the active job of its `unique`
-   * key.
+   * When the job died, is due or has ended, or when its lease ends. Null in other states, and while the job waits for the active job with
+   * its `unique` key.
    */
   readonly at: string | null;
   readonly bytes: number;
   /** The worker that has the job, if it is active. Its facts are null if the server has no record of the worker. */
   readonly worker: RunningWorker | null;
-  /** When its handler started, for an active job. Null until the worker's first heartbeat after that: 0.3 of its `leaseMs`. */
+  /** When its handler started, for an active job. Null until the worker's next heartbeat, within 0.3 of `leaseMs`. */
   readonly startedAt: string | null;
 }
 

@@ -49,7 +49,7 @@ export interface Overview {
   readonly jobs: number;
   readonly waiting: number;
   readonly prioritised: number;
-  /** Without those that wait for their children. */
+  /** Delayed jobs, without jobs that wait for their children. */
   readonly delayed: number;
   /** Jobs that start once their children have ended, see `@kit/queue/flows`. */
   readonly waitingForChildren: number;
@@ -62,11 +62,11 @@ export interface Overview {
   /** How many groups have ready or active jobs, and how many of them may start another job now. */
   readonly groups: number;
   readonly groupsInTurn: number;
-  /** The limits of every group without own limits; see `setLimits()`. */
+  /** The limits of every group that has no limits itself; see `setLimits()`. */
   readonly groupConcurrency: number;
   readonly groupRetry: GroupRetry;
   readonly groupRate: { readonly count: number; readonly perMs: number } | null;
-  /** Stored jobs that are in no list of work, because a list or a lease was deleted manually or evicted. See `repairQueue()`. */
+  /** Stored jobs that cannot run, because their list, entry or lease was deleted manually or evicted. See `repairQueue()`. */
   readonly lost: number;
   readonly now: number;
   readonly nextDue: Instant;
@@ -84,7 +84,7 @@ export interface Overview {
     readonly name: string;
     readonly concurrency: number | null;
     readonly pausedAt: Instant;
-    /** How many of its jobs are held back, as far as workers have met them. */
+    /** How many of its jobs are held back. Jobs that no worker has reached yet don't count. */
     readonly suspended: number;
   }[];
   /** No job starts before this time, because a handler threw a RateLimitError. */
@@ -94,7 +94,7 @@ export interface Overview {
   readonly crashed: number;
   readonly deadDropped: number;
   readonly deadBytes: number;
-  /** How many ended jobs are remembered; see `keepHistory()`. */
+  /** How many records of ended jobs are kept; see `keepHistory()`. */
   readonly kept: number;
   /** The number of ready jobs of each priority other than 0, lowest number first, for up to 100 priorities. */
   readonly byPriority: readonly { readonly priority: number; readonly jobs: number }[];
@@ -178,8 +178,8 @@ export const overview = defineScript({
 });
 
 /**
- * Where a job is. `none`: there is no job of this id. `lost`: it is stored, but in no list of work, and does not run until the queue is
- * repaired.
+ * The state of a job. `none`: there is no job with this id. `lost`: the job is stored, but cannot run until the queue is repaired; see
+ * `repairQueue()`.
  */
 export type JobState = "none" | "dead" | "delayed" | "waiting-for-children" | "active" | "ready" | "lost";
 

@@ -19,15 +19,15 @@ export interface QueueWorker extends RunningWorker {
   readonly state: ReadFacts["state"];
   /** The names of its handlers. `*` is the handler of all other names. */
   readonly handles: readonly string[];
-  /** Whether it has more handlers than `handles` shows, which has up to about 4,000 characters. */
+  /** Whether it has more handlers than `handles` shows. `handles` has up to about 4,000 characters. */
   readonly handlesMore: boolean;
   /** When it started. */
   readonly since: string | null;
   /** The version of `@kit/queue`. */
   readonly version: string | null;
-  /** Its last sign of life: a take, or a heartbeat. */
+  /** When it last took jobs or sent a heartbeat. */
   readonly seenAt: string;
-  /** How many jobs it runs, of up to 500 that had started at its last heartbeat. A worker whose jobs are short often shows 0. */
+  /** How many of its jobs had started at its last heartbeat, up to 500. A worker with short jobs often shows 0. */
   readonly running: number;
   /** Which of these jobs has run for longest. */
   readonly longest: { readonly id: string; readonly startedAt: string } | null;
@@ -50,8 +50,8 @@ const madeId = new RegExp(`^[0-9A-Za-z]{${String(workerWidth)}}$`);
 /**
  * Lists the workers of a queue, the oldest first: who they are, what they handle, and the job that each has run for longest.
  *
- * A worker is listed from its start until it closes. If it dies, it is listed for 30 s after its last sign of life. The server needs a few
- * milliseconds for every 50 workers. It changes nothing.
+ * A worker is listed from its start until it closes. If it dies, it is listed for 30 s after its last take or heartbeat. The server needs a
+ * few milliseconds for every 50 workers. It changes nothing.
  *
  * @throws {KitUnavailableError} no server answered in time.
  * @throws {TypeError | RangeError} `address` is invalid.

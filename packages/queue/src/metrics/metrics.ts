@@ -30,15 +30,15 @@ type MeasuredWorker = Omit<Worker, keyof TypedEmitter<WorkerEvents>>;
 /** Options of `queueMetrics()`. */
 export interface QueueMetricsOptions {
   /**
-   * Workers of this queue in this process. Their runs and wait times are measured from now on, by job name. After 100 names all others
-   * count as `other`.
+   * Workers of this queue in this process. The metrics include their runs and wait times after this call, by job name. After 100 names, all
+   * others count as `other`.
    *
    * @default []
    */
   readonly workers?: readonly MeasuredWorker[] | undefined;
   /**
-   * How many ready jobs of priority 0 to count by name, from the front of the queue, 0 to 1,000. Every 100 jobs cost one call. It reads the
-   * jobs on the server, including their payloads, and replies with their headers.
+   * How many ready jobs of priority 0 to count by name, from the front of the queue, 0 to 1,000. Every 100 jobs cost one call. The server
+   * reads these jobs, including their payloads, but replies with their headers only.
    *
    * @default 0
    */
@@ -201,11 +201,11 @@ const readySamples = (queue: string, ready: readonly JobFacts[], now: number, co
 
 /**
  * Creates the metrics of a queue for `expose()` of `@kit/stats`, or any other exporter. They include the depth by state, the age of the
- * next job, and the counters of the queue. For the `workers` of this process they include histograms by name of how long jobs waited and
- * ran.
+ * next job, and the counters of the queue. For the `workers` of this process they include histograms of how long jobs waited and ran, by
+ * job name.
  *
- * The numbers of the queue are the same in every process, so export them from one process. Runs are measured only in this process, and only
- * between this call and `close()`.
+ * The numbers of the queue are the same in every process, so export them from one process. Runs are measured only in this process, between
+ * this call and `close()`.
  *
  * @throws {TypeError | RangeError} an argument is invalid.
  *

@@ -27,15 +27,15 @@ export interface OrderedOptions {
    */
   readonly concurrency?: number | undefined;
   /**
-   * The bound on starvation: after this many jobs of earlier queues have started while a later queue had work, the later queue gets the
-   * next free handler. Only without `weights`.
+   * The bound on starvation. If this many jobs of earlier queues have started while a later queue had jobs, the later queue gets the next
+   * free handler. Only without `weights`.
    *
    * @default 100
    */
   readonly maxPassedOver?: number | undefined;
   /**
    * The share of each queue, by the queue's name: an integer of 1 to 1,000. With `{ critical: 6, default: 3, low: 1 }`, six of ten jobs
-   * that start are of `critical`, while all three queues have jobs. Queues without jobs leave their shares to the others.
+   * that start are from `critical`, while all three queues have jobs. Queues without jobs leave their shares to the others.
    *
    * @default none: strict order
    */
@@ -94,7 +94,7 @@ export class OrderedWorker implements AsyncDisposable {
 
   /**
    * Adds a queue after the queues that are already served, at any time. The returned worker emits the events of this queue. Close that
-   * worker to stop serving this queue. It takes no jobs ahead.
+   * worker to stop serving this queue. The worker takes no jobs ahead.
    *
    * @throws {KitClosedError} after `close()`.
    * @throws {TypeError} `weights` has no weight for the queue's name.

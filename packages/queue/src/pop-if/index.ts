@@ -34,8 +34,8 @@ const ends = choice(["low", "high"]);
 
 /**
  * Removes one member from a sorted set. `"low"`: the member of lowest score, if its score is at most `bound`. `"high"`: the member of
- * highest score, if its score is at least `bound`. Resolves with the member, or with null if nothing was removed. In the second case
- * nothing is written to the AOF or to replicas.
+ * highest score, if its score is at least `bound`. Resolves with the member. If nothing was removed, it resolves with null, and nothing is
+ * written to the AOF or to replicas.
  *
  * **At most once**: if the reply is lost or the caller dies, the member is gone. For jobs use the queue, which removes a job only when it
  * is done.

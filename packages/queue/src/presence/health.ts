@@ -5,8 +5,8 @@ import type { QueueCommands } from "../store/commands.js";
 /** The health of a worker. Durations are in milliseconds. */
 export interface WorkerHealth {
   /**
-   * False if a restart of the process helps: the client has ended, or for more than a minute the worker wanted jobs and got no reply,
-   * though no call failed. True during an outage, from which the worker recovers without a restart. Use it for a liveness probe.
+   * False if a restart of the process helps: the client has ended, or for more than a minute the worker wanted jobs and got neither a reply
+   * nor an error. True during an outage, from which the worker recovers without a restart. Use it for a liveness probe.
    */
   readonly isAlive: boolean;
   /** Whether the worker takes jobs: it is connected, no call fails, and it is neither paused nor closing. Use it for a readiness probe. */
@@ -18,11 +18,14 @@ export interface WorkerHealth {
   readonly running: number;
   /** How long ago the server last answered a step, which takes and ends jobs. An idle worker sends one every 15 s. Null before the first. */
   readonly sinceStepMs: number | null;
-  /** The same for a heartbeat. The worker sends one every 0.3 of `leaseMs` while jobs run, and some while it has none. */
+  /**
+   * How long ago the server last answered a heartbeat. The worker sends one every 0.3 of `leaseMs` while jobs run, and sometimes without
+   * jobs. Null before the first.
+   */
   readonly sinceHeartbeatMs: number | null;
   /** How long the server has been silent: the time since the last reply to a step or a heartbeat. Null before the first. */
   readonly silentMs: number | null;
-  /** How late the worker's timers are: after a blocked event loop, for a few seconds, about how long the loop was blocked. */
+  /** How late the worker's timers are. For a few seconds after the event loop was blocked, this is about how long it was blocked. */
   readonly behindMs: number;
   /** The first error of the current outage, or why the worker has closed. */
   readonly error: KitError | undefined;

@@ -14,7 +14,7 @@ const maxLineLength = 1_024;
 export interface NoteOptions {
   /**
    * How long progress and log lines stay after the job is done, in milliseconds: 0 to 1,209,600,000 (14 days). If you pass several values
-   * for one job, the last one applies. Without a value it is a day. Until the job is done, or while it is a dead letter, they stay until 14
+   * for one job, the last one applies. Without a value it is a day. Before the job is done, and while it is a dead letter, they stay for 14
    * days after the last note.
    */
   readonly keepMs?: number | undefined;
@@ -66,8 +66,8 @@ export const reportProgress = (job: Job, value: unknown, options?: NoteOptions):
 
 /**
  * Adds a line to a job's log. Front ends read it with `readLog()` of `@kit/queue/manage`. The log keeps the last 1,000 lines, up to 64 KiB
- * together. A line is cut after 1,024 characters. Lines that you write while a call is in progress travel with the next call, in order. Of
- * more than 1,000 such lines only the last 1,000 are sent; the others get no number.
+ * together. A line is cut after 1,024 characters. Lines that you write while a call is in progress travel with the next call, in order. If
+ * more than 1,000 lines wait, only the last 1,000 are sent; the others get no number.
  *
  * @returns a promise that resolves once the server has the line. You don't need to await it, see {@link reportProgress}.
  * @throws the errors of {@link reportProgress}. The lines of a failed call are not written later.

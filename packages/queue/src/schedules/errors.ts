@@ -1,8 +1,8 @@
 import { KitError } from "@kit/core";
 
 /**
- * A schedule cannot be read or run here: the package `croner` is not installed, or this version does not know a format that a newer version
- * stored. As an `error` event it means that the schedule waits for a process that can run it.
+ * This process cannot read or run a schedule: the package `croner` is not installed, or a newer version stored the schedule in another
+ * format. As an `error` event it means that the schedule waits for a process that can run it.
  */
 export class ScheduleError extends KitError {
   /** @internal */

@@ -5,7 +5,7 @@ export const jobIdOf = (schedule: string, runAt: number): string => `${schedule}
 export interface ScheduledRun {
   /** The id of the schedule. */
   readonly schedule: string;
-  /** The time of the run, in epoch ms. The job is about this time, even if it runs late. */
+  /** The time of the run, in epoch ms. It is the scheduled time, even if the job runs late. */
   readonly runAt: number;
 }
 

@@ -22,8 +22,8 @@ export interface SchedulesOptions
     ClientOptions,
     Pick<QueueOptions, "maxPayloadBytes" | "allowEviction" | "maxAttempts" | "backoff" | "timeoutMs" | "expiresMs"> {
   /**
-   * The maximum time until `run()` looks for schedules that other processes have added or changed, in milliseconds, 100 to 60,000. Each
-   * look is one command, for any number of schedules.
+   * The maximum time between two checks of `run()` for schedules that other processes have added or changed, in milliseconds, 100 to
+   * 60,000. Each check is one command, for any number of schedules.
    *
    * @default 5000
    */
@@ -73,19 +73,19 @@ export interface ScheduleOptions {
   /** The data of its jobs, as in `queue.add()`. */
   readonly data?: unknown;
   /**
-   * The interval between runs, in milliseconds. Runs are at `startAt` plus a multiple of it, or without `startAt` at its multiples since
-   * 1970 in UTC. So run times are the same in every process, and neither a deploy nor a late run shifts them.
+   * The interval between runs, in milliseconds. Run times are `startAt` plus multiples of the interval; without `startAt`, the multiples
+   * count from 1970 in UTC. So run times are the same in every process, and neither a deploy nor a late run shifts them.
    */
   readonly everyMs?: number | undefined;
   /**
-   * A cron expression with five fields, or six with seconds first, as croner reads it. Needs the package `croner`.
+   * A cron expression in croner's syntax: five fields, or six with seconds first. Needs the package `croner`.
    *
    * When daylight saving time starts or ends, an expression that names hours (`30 2,14 * * *`) runs each of its times once. Times that the
-   * clock skips have one run, at the end of the gap. A time that occurs twice runs the first time. An expression that names every hour
-   * (`0,30 * * * *`) runs whenever the clock shows one of its times.
+   * clock skips have one run, at the end of the gap. If a time occurs twice, the schedule runs the first time only. An expression that
+   * names every hour (`0,30 * * * *`) runs whenever the clock shows one of its times.
    */
   readonly cron?: string | undefined;
-  /** The time zone of `cron`, as an IANA name. Without it UTC, so that all processes agree. */
+  /** The time zone of `cron`, as an IANA name. Without it kit uses UTC, so that all processes agree. */
   readonly timezone?: string | undefined;
   /** No run before this time: a Date, or epoch ms. */
   readonly startAt?: number | Date | undefined;
@@ -104,9 +104,9 @@ export interface ScheduleOptions {
    */
   readonly missed?: MissedRuns | undefined;
   /**
-   * Whether a run adds its job while the job of the previous run waits, runs, or waits for its next attempt. With `"skip"` it adds no job,
-   * and the event `missed` reports the run. A dead letter counts as ended. A job that runs again after a crash can still overlap with its
-   * first handler: use a lock if that must never happen.
+   * Whether a run adds its job while the job of the previous run has not ended. With `"skip"` it adds no job, and the event `missed`
+   * reports the run. A dead letter has ended; a job that waits for its next attempt has not. After a crash, a job can still overlap with
+   * its own first handler: use a lock if that must never happen.
    *
    * @default "allow"
    */
@@ -120,7 +120,7 @@ export interface ScheduleOptions {
   readonly jitterMs?: number | undefined;
   /**
    * Decides which of two definitions wins. While old and new processes of a deploy run together, an `upsert` with a lower version than the
-   * stored one changes nothing. With equal versions the last one wins.
+   * stored one changes nothing. With equal versions the last `upsert` wins.
    *
    * @default 0
    */

@@ -26,12 +26,11 @@ export interface SchedulesEvents {
    * the reply of the call is lost, there is no event.
    */
   readonly added: readonly [event: { readonly schedule: string; readonly jobs: readonly string[] }];
-  /** The runs between two times, both epoch ms, add no job, because of the schedule's policy. */
+  /** The runs from `from` until before `to` add no job, because of the schedule's policy. Both times are epoch ms. */
   readonly missed: readonly [event: { readonly schedule: string; readonly from: number; readonly to: number }];
   /**
-   * A background operation failed. `run()` tries again until this object is closed. An outage emits one error when it starts, and one with
-   * the code `KIT_RECOVERED` when it is over. A ScheduleError means that this process cannot run one schedule; it is emitted once per
-   * schedule.
+   * A background operation failed. `run()` tries again until this object is closed. An outage emits one error at its start, and one with
+   * the code `KIT_RECOVERED` at its end. A ScheduleError means that this process cannot run one schedule; it is emitted once per schedule.
    */
   readonly error: readonly [error: KitError];
   /** The server can evict keys when its memory is full. Same as the event of the queue. */
@@ -56,9 +55,9 @@ const nextCount = integer(1, 1_000);
 /**
  * The schedules of one queue. It stores them, and adds a job for each of their runs. Create it with {@link createSchedules}.
  *
- * Run times depend on the schedule alone, and the server's clock decides whether a run is due. Its job is an ordinary job of the queue with
- * the id `SCHEDULE@INSTANT`. A failed job does not affect the schedule. The job and the next run are stored in one step. So each run adds
- * its job once, however many processes run schedules, and even if one of them dies.
+ * Run times depend on the schedule alone, and the server's clock decides whether a run is due. A run's job is an ordinary job of the queue
+ * with the id `SCHEDULE@INSTANT`. A failed job does not affect the schedule. The job and the next run are stored in one step. So each run
+ * adds its job once, however many processes run schedules, and even if one of them dies.
  */
 export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   extends TypedEmitter<SchedulesEvents>
@@ -91,8 +90,8 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
 
   /**
    * Adds a schedule, or changes the schedule of this id. An equal schedule stays unchanged, so every process can call this when it starts.
-   * A new timing applies immediately, and restarts its `count`. If a run is due but has not added its job yet, the new timing applies from
-   * that run; `missed` decides about late runs. A change of anything else keeps the next run.
+   * A new timing applies immediately, and restarts its `count`. If a run is due but has not added its job yet, the new timing applies to
+   * that run; `missed` decides about late runs. Other changes keep the next run.
    *
    * A schedule that has ended stays, without a next run, until you remove it, so a restart does not start it again. A schedule
    * that is added after its `endAt` never runs.
@@ -151,7 +150,7 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   }
 
   /**
-   * Resumes a paused schedule. It continues with its first run from now on, and adds no jobs for the runs in between. Resolves with whether
+   * Resumes a paused schedule. It continues with its next run after now, and adds no jobs for the runs in between. Resolves with whether
    * there is one.
    *
    * @throws {ScheduleError} croner is not installed, or a newer version has stored the schedule.
@@ -249,8 +248,8 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
   }
 
   /**
-   * Adds the jobs of the runs that are due now, once. Resolves with their number. Use it instead of `run()` in a process that something
-   * else starts periodically.
+   * Adds the jobs of the runs that are due now, once. Resolves with their number. Use it instead of `run()` in a process that is started
+   * periodically, for example by cron.
    *
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as for every command. You can safely repeat the call.
    * @throws {QueueEvictionError} the server can evict jobs.

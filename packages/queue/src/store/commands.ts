@@ -81,7 +81,7 @@ export class QueueCommands {
   readonly context: ClientContext;
   /** `others`: of an add that has none. `taken` and `replies` are of the last step. */
   readonly keys: AddKeys & StepKeys;
-  /** The background operations of a worker report here. An outage emits one error when it starts, and one when it is over. */
+  /** The background operations of a worker report here. An outage emits one error at its start, and one at its end. */
   readonly outage: OutageReporter;
   readonly #name: string;
   /** The beginning of every key. */

@@ -18,7 +18,7 @@ import { schemaMap } from "../job/schemas.js";
 
 const dayMs = 86_400_000;
 
-/** How many dead letters the queue keeps. It drops the oldest first; `deadDropped` counts them. */
+/** How many dead letters the queue keeps. It drops the oldest first, and counts the dropped letters in `deadDropped`. */
 export interface DeadLetterBounds {
   /**
    * The maximum number of dead letters.
@@ -62,7 +62,7 @@ export interface DurableOption {
    */
   readonly replicas?: number | undefined;
   /**
-   * The disks that must have the job: none, the master's, or the master's and those on `replicas` replicas.
+   * The disks that must have the job: none, the master's, or the disks of the master and of `replicas` replicas.
    *
    * @default "none"
    */
@@ -122,8 +122,8 @@ export interface QueueOptions extends ClientOptions {
   readonly history?: History | undefined;
   /**
    * Adds resolve once their jobs are replicated as this option requires. If replication is not confirmed, they reject with
-   * KitUnknownOutcomeError. Each call costs three extra round trips, or up to four with `fsync`, on a dedicated connection. Adds still
-   * share calls.
+   * KitUnknownOutcomeError. Each call costs three extra round trips, or up to four with `fsync`, on a dedicated connection. Several adds
+   * can share a call.
    *
    * @default off: an add resolves once the master has the job
    */
@@ -148,7 +148,7 @@ export interface QueueOptions extends ClientOptions {
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * How long a job can wait for a worker, in milliseconds. A job that no worker took within this time does not run.
+   * How long a job can wait for a worker, in milliseconds. If no worker takes the job in this time, it does not run.
    *
    * @default unlimited
    */

@@ -134,8 +134,8 @@ const drainRules = {
 };
 
 /**
- * Runs all ready jobs of a queue one after the other, including jobs that they add. Resolves once none is left. Delayed jobs stay, and so
- * do jobs that wait for their next attempt or whose name is paused.
+ * Runs all ready jobs of a queue one after the other, including jobs that their handlers add. Resolves once none is left. Delayed jobs
+ * stay, and so do jobs that wait for their next attempt or whose name is paused.
  *
  * @param options `clock`: measures the time limits of handlers instead of real time.
  * @throws {Error} it took longer than `timeoutMs` (10,000), in real time. Its `cause` is the last error of the worker, if any.

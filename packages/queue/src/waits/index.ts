@@ -170,7 +170,7 @@ const openChildren = async (redis: Connection, keys: QueueKeys, id: string): Pro
   Number((await redis.call("HGET", keys.families, id)) ?? 0);
 
 /**
- * Why a job does not run now, computed from what is stored. What holds back the whole queue comes first. Empty for a job that runs or has
+ * Returns the reasons why a job does not run now. Reasons that hold back the whole queue come first. Empty for a job that runs or has
  * ended. It changes nothing, and sends up to six commands.
  */
 export const waitReasons = async (

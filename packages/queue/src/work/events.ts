@@ -32,8 +32,8 @@ export interface WorkerEvents<Jobs = AnyJobs> {
   /** No worker took the job within its `expiresMs`. The job has not run, and is deleted. */
   readonly expired: readonly [event: { readonly job: AnyJob<Jobs> }];
   /**
-   * A background operation failed. The worker retries until it is closed, whatever the error. An outage, or a refusal such as a missing
-   * permission, emits one error when it starts, and one with the code `KIT_RECOVERED` when it is over.
+   * A background operation failed. The worker retries after any error, until it is closed. Outages and refusals (such as a missing
+   * permission) emit one error at their start, and one with the code `KIT_RECOVERED` at their end.
    */
   readonly error: readonly [error: KitError];
 }

@@ -38,8 +38,8 @@ export interface WorkOptions {
    */
   readonly heartbeat?: "auto" | "thread" | "loop" | undefined;
   /**
-   * With a heartbeat thread: how long the main loop can be blocked, in milliseconds, 200 to 86,400,000 (a day). After that its jobs go to
-   * other workers.
+   * With a heartbeat thread: how long the main loop can be blocked, in milliseconds, 200 to 86,400,000 (a day). After that the worker's
+   * jobs go to other workers.
    *
    * @default 300000
    */
@@ -48,21 +48,23 @@ export interface WorkOptions {
    * How the handler of a cancelled job is notified.
    *
    * - `"heartbeat"`: with the worker's next heartbeat, within 0.6 of `leaseMs`.
-   * - `"push"`: by a message, within a few milliseconds. This takes one more connection, which all objects with the same client and prefix
-   *   share. A message can be lost, with the connection or in a Cluster; the next heartbeat then notifies the handler.
+   * - `"push"`: by a message, within a few milliseconds. This uses one more connection, which all objects with the same client and prefix
+   *   share. If the message is lost, the next heartbeat notifies the handler.
    *
    * @default "heartbeat"
    */
   readonly cancelBy?: "heartbeat" | "push" | undefined;
   /**
-   * The number of crashes after which a job becomes a dead letter. A crash means that the job's worker died or did not renew the lease, while
-   * other workers reached the queue or for 0.35 of `leaseMs` after an outage. Use the same number for all workers of a queue.
+   * The number of crashes after which a job becomes a dead letter. A crash: the job's worker died, or did not renew the lease although
+   * other workers reached the queue. After an outage, workers have 0.35 of `leaseMs` to renew their leases. Use the same number for all
+   * workers of a queue.
    *
    * @default 3
    */
   readonly maxCrashes?: number | undefined;
   /**
-   * Takes a job only when a handler is free for it. By default the worker takes up to 50 ms of work ahead while no other worker is idle.
+   * Takes a job only when a handler is free for it. By default, while no other worker is idle, the worker takes jobs ahead: up to 50 ms of
+   * work.
    *
    * @default false
    */
@@ -72,7 +74,7 @@ export interface WorkOptions {
    *
    * - `"batched"`: immediately. The result travels with the worker's next call. If the worker crashes before that call, the jobs in it run
    *   again.
-   * - `"each"`: once the server has recorded the result. While a `backoff` function decides about a failed job, the next one can start.
+   * - `"each"`: once the server has recorded the result. While a `backoff` function decides about a failed job, the next job can start.
    *
    * @default "batched"
    */
@@ -90,8 +92,8 @@ export interface WorkOptions {
    */
   readonly maxSnoozes?: number | undefined;
   /**
-   * How long a handler can keep running after `close()` has aborted its signal, in milliseconds: 0 to 86,400,000 (a day). Until then its
-   * job stays leased. After that the worker hands the job back, and the job may run twice at the same time.
+   * How long a handler can keep running after `close()` has aborted its signal, in milliseconds: 0 to 86,400,000 (a day). During this time
+   * its job stays leased. Then the worker hands the job back, and another worker can run it while the handler still runs.
    *
    * @default 5000
    */

@@ -4,24 +4,24 @@
  * - `KIT_SERVER_FULL`: the server is at `maxmemory`. Retryable
  * - `KIT_READONLY`: the server is a replica. Retryable
  * - `KIT_LOADING`: the server does not serve its data yet. Retryable
- * - `KIT_BUSY`: the server runs a long script. Retryable
+ * - `KIT_BUSY`: the server is busy with a long script. Retryable
  * - `KIT_CLUSTER`: the Cluster is down, the slot of the keys is moving, or the keys are in several slots. Retryable, except for
  *   keys in several slots
  * - `KIT_AUTH`: the server rejected the credentials, or requires a password
  * - `KIT_NO_PERMISSION`: the ACL user may not run a command, or may not use a key or a channel
  * - `KIT_NOSCRIPT`: the server lost a script between two tries. Retryable
- * - `KIT_LAYOUT`: a newer major version of the package wrote the data, or the data is damaged
+ * - `KIT_LAYOUT`: the data was written by a newer major version of the package, or is damaged
  * - `KIT_NAME`: a name is empty, longer than 512 bytes, or not well-formed Unicode
  * - `KIT_TARGET`: `connect()` cannot parse an address, or the server does not have the address's database. The message never
  *   contains a password
- * - `KIT_RECOVERED`: an `error` event that reports the end of a failure: background work that had emitted an error works again.
- *   `cause` is the first failure
+ * - `KIT_RECOVERED`: an `error` event that reports a recovery: background work that had failed works again. `cause` is the first
+ *   failure
  * - `KIT_SERVER`: any other error of the server. Retryable if the server refuses writes (`NOREPLICAS`, `MISCONF`). A script or an
  *   EXEC that failed midway may have made some of its writes
- * - `KIT_UNSUPPORTED`: the client cannot do this. For example, a client over HTTP has no connections and sends only text. Or
- *   `connect()` cannot find ioredis. Nothing was sent
- * - `KIT_UNEXPECTED`: an error from neither kit nor the server: a bug in kit or in the program. `cause` is the original error.
- *   Retryable
+ * - `KIT_UNSUPPORTED`: the client does not support the call: for example, a client over HTTP has no connections and sends only
+ *   text. Or `connect()` cannot find ioredis. Nothing was sent
+ * - `KIT_UNEXPECTED`: neither kit nor the server raised the error: it is a bug in kit or in your program. `cause` is the original
+ *   error. Retryable
  */
 export type CoreErrorCode =
   | "KIT_UNAVAILABLE"
@@ -146,7 +146,7 @@ export class KitError extends Error {
 
 /**
  * No server answered within the deadline, and nothing was changed. `address` is the server that was tried. Retryable, unless the
- * client has ended or is subscribed.
+ * client has ended or is in subscriber mode.
  */
 export class KitUnavailableError extends KitError {
   /** @internal */
@@ -162,9 +162,9 @@ export class KitUnavailableError extends KitError {
 
 /**
  * A change was sent, but its reply did not arrive. The change may or may not have been made. If the call accepts an `op`, repeat it
- * with this error's `op`: both calls together have one effect. Without the `op`, the repeated call may have a second effect. A lock
- * and a semaphore undo a failed acquire themselves, so you can just call again. Retryable if the call is idempotent: the change
- * itself is, or you passed an id such as `op`.
+ * with this error's `op`: both calls together have one effect. Without the `op`, a repeated call may have a second effect. A lock
+ * and a semaphore undo a failed acquire themselves, so you can just call again. Retryable if the change is idempotent, or if you
+ * passed an id such as `op`.
  */
 export class KitUnknownOutcomeError extends KitError {
   /** @internal */
@@ -180,7 +180,7 @@ export class KitUnknownOutcomeError extends KitError {
   }
 }
 
-/** A key of a kit script holds another type of data. `key` is its name, and `found` is the type. */
+/** A key that kit uses holds another type of data. `key` is the key, and `found` is the type. */
 export class KitKeyTypeError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitKeyTypeError";
@@ -197,7 +197,7 @@ export class KitKeyTypeError extends KitError {
 }
 
 /**
- * Other writers changed a watched key during every try of an optimistic transaction, until `waitMs` had passed. The transaction
+ * During every try of an optimistic transaction, until `waitMs` had passed, another client changed a watched key. The transaction
  * changed nothing. `attempts` is the number of tries. Retryable.
  */
 export class KitConflictError extends KitError {
@@ -212,7 +212,7 @@ export class KitConflictError extends KitError {
   }
 }
 
-/** The object was closed before or during the call, or its client ended while a call waited. */
+/** The object was closed before or during the call, or its client ended while the call waited. */
 export class KitClosedError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitClosedError";

@@ -12,8 +12,8 @@ export interface AttachOptions {
    */
   readonly prefix?: string | undefined;
   /**
-   * Works on a duplicate of the client instead of the client itself. This opens one more connection. In return, kit replaces a
-   * connection that goes silent, which it never does to your own client. The duplicate ends for good when your client ends.
+   * Uses a duplicate of your client, which opens one more connection. kit replaces the duplicate's connection if it goes silent,
+   * but never your client's connection. When your client ends, the duplicate ends permanently.
    *
    * @default false
    */
@@ -23,9 +23,8 @@ export interface AttachOptions {
 /** The client options of every package. */
 export interface ClientOptions extends AttachOptions {
   /**
-   * The deadline of every single command, in milliseconds: 1 to 86,400,000 (a day). The command settles by then, whatever the
-   * network does. If the event loop is blocked at that instant, the command gets extra time afterwards: the same time again, up to
-   * one second.
+   * The time within which each command settles, in milliseconds: 1 to 86,400,000 (a day). If the event loop was blocked when this
+   * time ended, the command gets extra time: another `deadlineMs`, up to one second.
    *
    * @default 2000
    */
@@ -41,7 +40,7 @@ export const clientRules = {
 /** How long `close()` may take. */
 export interface CloseOptions {
   /**
-   * How long to wait for running work, in milliseconds: 0 to 86,400,000 (a day). After that the work is ended, which may take one
+   * How long to wait for running work, in milliseconds: 0 to 86,400,000 (a day). After that kit ends the work, which may take one
    * more command.
    *
    * @default 10000

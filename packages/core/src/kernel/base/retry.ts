@@ -5,7 +5,7 @@ import { type Limit, settled } from "./settle.js";
 /** How long to retry, and how long to wait between tries. */
 export interface RetryOptions {
   /**
-   * No try starts later than this many milliseconds after the call. After that, the call rejects with the last error.
+   * The time after which no new try starts, in milliseconds from the call. The call then rejects with the last error.
    *
    * @default 2000
    */
@@ -22,7 +22,7 @@ export interface RetryOptions {
    * @default 200
    */
   readonly capMs?: number | undefined;
-  /** Ends the wait between two tries. The promise rejects with `signal.reason`. */
+  /** Ends the wait between two tries: the call rejects with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -54,11 +54,11 @@ const retryRules = {
 } satisfies RulesOf<RetryOptions>;
 
 /**
- * Calls `attempt` until it resolves. Waits between tries are random, and their maximum doubles up to a cap.
+ * Calls `attempt` until it resolves. Waits between tries are random. Their maximum doubles with each try, up to `capMs`.
  *
  * `again(error)` decides whether to retry; by default, if `error.retryable` is true. A running try is never interrupted. If the
  * reply to a change is lost, the change is repeated only if it is idempotent. To make it idempotent, create its id outside
- * `attempt`. Without an id, the call rejects with the KitUnknownOutcomeError of that try.
+ * `attempt`. Otherwise the call rejects with the KitUnknownOutcomeError of that try.
  *
  * @throws the error of the last try; `signal.reason` if `signal` aborts while waiting.
  * @throws {TypeError | RangeError} an option is invalid.

@@ -59,7 +59,7 @@ export interface ScriptSpec<Keys extends readonly string[], Args extends readonl
    */
   readonly readonly?: boolean;
   /**
-   * Whether sending the script twice has the same effect as sending it once. If true, kit sends it again when a reply is lost.
+   * Whether two runs of the script have the same effect as one. If true, kit sends the script again when a reply is lost.
    *
    * @default `readonly`
    */
@@ -77,8 +77,8 @@ export interface ScriptSpec<Keys extends readonly string[], Args extends readonl
 /** Options of one script call. */
 export interface RunOptions {
   /**
-   * The promise settles within this many milliseconds. If the event loop is blocked at that instant, the call gets extra time
-   * afterwards: the same time again, up to one second.
+   * The promise settles within this many milliseconds. If the event loop was blocked when they ended, the call gets extra time:
+   * another `deadlineMs`, up to one second.
    *
    * @default 2000
    */
@@ -88,8 +88,8 @@ export interface RunOptions {
   /** The operation id that an unknown outcome reports. */
   readonly op?: string | undefined;
   /**
-   * Whether your caller may repeat its call: the `retryable` of an unknown outcome. Pass false if you created `op`, or any other
-   * operand, for this call only. The next call would then be a different change.
+   * Whether your caller may repeat its call: the `retryable` of an unknown outcome. Pass false if you created `op`, or another
+   * operand, for this call only: a repeated call would then be a different change.
    *
    * @default true if the script is idempotent, or has an `op`
    */

@@ -21,7 +21,7 @@ import upgradeSource from "./upgrade.lua";
 const readWriteKeys = ["leases", "fence", "queue", "waiters"] as const;
 const libraries = [waitQueueSource, fenceSource, grantSource] as const;
 
-/** Whether a lease is a reader's or a writer's. */
+/** Whether a lease is for reading or for writing. */
 export type Mode = "read" | "write";
 
 /** A lease, or the request for one: the keys have it as `mode|token|holder`, with the mode `r` or `w`. */
