@@ -53,7 +53,9 @@ export interface ContactSuggestions<Payload = unknown> {
   readonly items: readonly Contact<Payload>[];
   /** Whether more contacts match. */
   readonly hasMore: boolean;
-  /** Identifies the state of the book that was searched; empty if there is no book. A client that caches the book can compare it. */
+  /**
+   * Identifies the state of the book that was searched; empty if there is no book. A client that caches the book can compare versions.
+   */
   readonly version: string;
 }
 
@@ -86,8 +88,8 @@ const mostBlocked = 1_000;
  * kit fetches the whole book once and searches it locally. It checks the book's version at most every `maxAgeMs`. So a keystroke costs
  * no round trip.
  *
- * It follows the recent contacts of "Redis in Action" (J. L. Carlson, 2013, section 6.1), without fetching the list on each keystroke.
- * Frecency by forward decay (Cormode, Shkapenyuk, Srivastava, Xu, ICDE 2009).
+ * The design follows the recent contacts of "Redis in Action" (J. L. Carlson, 2013, section 6.1). Frecency uses forward decay
+ * (Cormode, Shkapenyuk, Srivastava, Xu, ICDE 2009).
  */
 export class ContactBook<Payload = unknown> implements AsyncDisposable {
   readonly owner: string;
@@ -141,7 +143,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
 
   /**
    * Removes a contact, and keeps it out until you call {@link unblock}. Up to 1,000 contacts are blocked; a further block ends the
-   * oldest one.
+   * oldest block.
    */
   async block(id: string, options: ChangeOptions = {}): Promise<boolean> {
     return await this.#forget("block", id, options);

@@ -54,7 +54,7 @@ export class InvalidEntryError extends KitError {
 }
 
 /**
- * A rebuild ended before it could switch: another rebuild replaced it, it wrote nothing for ten minutes, or the server restarted and
+ * A rebuild ended before it replaced the index: another rebuild started, it wrote nothing for ten minutes, or the server restarted and
  * lost a part of it. The index is unchanged. Retryable.
  */
 export class RebuildLostError extends KitError {
@@ -74,7 +74,8 @@ export class RebuildLostError extends KitError {
 }
 
 /**
- * Found items have no record, because a key was evicted or deleted. Only the event `error` reports it. A rebuild restores the records.
+ * Items that a query found have no record, because a key was evicted or deleted. Only the event `error` reports it. A rebuild restores
+ * the records.
  */
 export class DamagedIndexError extends KitError {
   /** @internal */

@@ -2,21 +2,21 @@ import { createHash } from "node:crypto";
 import { keyspace } from "@kit/core";
 
 /**
- * Every key of a prefix index. All keys of one shard have one hash tag, so they are in one slot: `{name}`, or `{name:<shard>/<shards>}`
- * if there are several. A rebuild fills the staged keys, and then renames them.
+ * Every key of a prefix index. All keys of one shard share a hash tag, and so a slot: `{name}`, or `{name:<shard>/<shards>}` with
+ * several shards. A rebuild fills the staged keys, and then renames them.
  *
  * | Key                                      | Type | Content                                                                                                                                                   | Life                                                    |
  * | ---------------------------------------- | ---- | --------------------------------------------------------------------------------------------------------------------------------------------------------- | ------------------------------------------------------- |
- * | `kit:autocomplete:{name}:index`          | hash | `layout`; `settings`; `staging`: token of a rebuild; `staged`: its settings; `batches`: how many it wrote; `switched`: token of the last one; `revision` (shard 0 of several)           | no expiry                                               |
+ * | `kit:autocomplete:{name}:index`          | hash | `layout`; `settings`; `staging`: token of a rebuild; `staged`: its settings; `batches`: how many it wrote; `switched`: token of the last finished rebuild; `revision` (only in shard 0 of several)           | no expiry                                               |
  * | `kit:autocomplete:{name}:rows`           | zset | score 0, one row for each word start. By weight: `suffix NUL kind id`. Alphabetical: `tag suffix NUL kind id NUL weight NUL text NUL [payload]`           | no expiry                                               |
  * | `kit:autocomplete:{name}:ranked`         | zset | score 0: `prefix NUL rank rest NUL kind id`; by weight only                                                                                               | no expiry                                               |
  * | `kit:autocomplete:{name}:items`          | hash | id → `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`                                                                                     | no expiry                                               |
- * | `kit:autocomplete:{name}:ops`            | zset | operation id → server ms, and behind the point a mark of the change; the last 10,000                                                                      | one minute                                              |
+ * | `kit:autocomplete:{name}:ops`            | zset | operation id → server ms, and after the decimal point a mark of the change; the last 10,000                                                                      | one minute                                              |
  * | `kit:autocomplete:{name}:live`           | set  | ids that were written while a rebuild ran                                                                                                                 | as the staged data                                      |
  * | `kit:autocomplete:{name}:staged:rows`    | zset | as `rows`, of a rebuild                                                                                                                                   | ten minutes after the last batch; renamed by the switch |
  * | `kit:autocomplete:{name}:staged:ranked`  | zset | as `ranked`, of a rebuild                                                                                                                                 | as `staged:rows`                                        |
  * | `kit:autocomplete:{name}:staged:items`   | hash | as `items`, of a rebuild; the empty id → the token of the rebuild                                                                                         | as `staged:rows`                                        |
- * | `kit:autocomplete:{name}:absent`         | hash | never exists: a server refuses a script that names it while the slot moves                                                                                | none                                                    |
+ * | `kit:autocomplete:{name}:absent`         | hash | never exists: while the slot moves, a server refuses a script that names it                                                                                 | none                                                    |
  */
 export interface IndexKeys {
   readonly index: string;

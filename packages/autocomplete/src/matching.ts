@@ -23,7 +23,7 @@ export interface Suggestions<Payload = unknown> {
   /** Whether more items match. */
   readonly hasMore: boolean;
   /**
-   * Whether better items may have been missed. All returned items match. It happens
+   * Whether better items may have been missed. All returned items match. Items can be missed
    *
    * - by weight, if the prefix is longer than `rankedLength` and very common, and most heavy items with the same first characters
    *   continue differently

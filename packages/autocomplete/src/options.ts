@@ -58,15 +58,15 @@ const maxPayloadBytes = integer(0, 65_536, 4_096);
 export interface PrefixIndexOptions extends ClientOptions, MatchOptions {
   /**
    * The order of answers. `"alphabetical"` sorts by code points of the folded name. Names that start with the query come before names
-   * with a later word that does. `"weight"` returns the name that equals the query first, then sorts by highest weight, then
-   * alphabetically. It costs about four more rows for each word.
+   * in which a later word starts with it. `"weight"` returns the name that equals the query first, then sorts by highest weight, then
+   * alphabetically. `"weight"` needs about four more rows for each word.
    *
    * @default "alphabetical"
    */
   readonly order?: "alphabetical" | "weight" | undefined;
   /**
-   * Prefixes of up to this many characters are ranked when they are written: 1 to 8. Longer prefixes are ranked when they are read; the
-   * ranking is exact unless they are very common. Each ranked prefix costs a row of about 100 bytes for each word. Only for
+   * Prefixes of up to this many characters are ranked when they are written: 1 to 8. Longer prefixes are ranked when they are read:
+   * exactly, unless the prefix is very common. Each ranked prefix costs a row of about 100 bytes for each word. Only for
    * `order: "weight"`.
    *
    * @default 3
@@ -79,8 +79,9 @@ export interface PrefixIndexOptions extends ClientOptions, MatchOptions {
    */
   readonly empty?: "nothing" | "top" | undefined;
   /**
-   * The number of hash tags over which the index is spread, by the first character of each word: 1 to 64. A query still reads only one
-   * of them. Useful above about five million names. The number is part of the index's name: with another number you use another index.
+   * The number of hash tags over which the index is spread, by the first character of each word: 1 to 64. A query still reads only
+   * one. Several are useful above about five million names. The number is part of the index's name: another number means another
+   * index.
    *
    * @default 1
    */
@@ -107,7 +108,7 @@ export const indexRules = {
 export interface ContactBookOptions extends ClientOptions, MatchOptions {
   /**
    * How contacts are ranked. `"recent"`: by the last event. `"frecent"`: each event counts, and loses half of its weight every
-   * `halfLifeMs`. You can change it at any time; the current order stays.
+   * `halfLifeMs`. You can change `ranking` at any time; the current order stays.
    *
    * @default "recent"
    */
@@ -119,7 +120,7 @@ export interface ContactBookOptions extends ClientOptions, MatchOptions {
    */
   readonly halfLifeMs?: number | undefined;
   /**
-   * How many contacts are kept, 1 to 1,000. The lowest contacts are dropped.
+   * How many contacts are kept, 1 to 1,000. The lowest-ranked contacts are dropped.
    *
    * @default 100
    */
@@ -166,8 +167,8 @@ export const callRules = { signal } satisfies RulesOf<CallOptions>;
 /** One change. */
 export interface ChangeOptions extends CallOptions {
   /**
-   * The operation id: your own, or the `op` of a `KitUnknownOutcomeError`. Repeating the same change with it does nothing: within a
-   * minute in an index, and until eight other changes in a contact book. Using it for another change is rejected.
+   * The operation id: your own, or the `op` of a `KitUnknownOutcomeError`. A repeat of the same change has no effect: within a minute
+   * in an index, and until eight other changes in a contact book. Another change with the same id is rejected.
    *
    * @default a new one
    */
@@ -215,8 +216,8 @@ export interface SuggestOptions extends CallOptions {
    * one typing error away. An error is one character of the query that is replaced, removed, inserted, or swapped with its neighbor.
    * Only words of four or more characters are corrected. Cannot be combined with `words: "any-order"`.
    *
-   * It costs up to two more round trips, and up to about three milliseconds of the server. Up to eight beginnings of names are
-   * searched, for twice `limit` names in all. If there are more, the answer is `truncated`.
+   * `typos` costs up to two more round trips, and up to about three milliseconds of server time. Up to eight beginnings of names are
+   * searched, for twice `limit` names in all. If there are more beginnings, the answer is `truncated`.
    *
    * @default 0
    */

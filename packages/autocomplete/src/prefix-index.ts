@@ -61,9 +61,8 @@ export interface PrefixIndexEvents {
   readonly mismatch: readonly [event: { configured: StoredRules; stored: StoredRules }];
   /**
    * The server can evict keys when its memory is full. With an `allkeys-…` policy it can evict any key, so names or the whole index can
-   * disappear. With a `volatile-…` policy it can evict only data of a rebuild in progress. Emitted once for each policy. kit reads the
-   * policy in the background while the event has a listener, and again after a lost connection. Nothing is emitted if INFO is
-   * forbidden.
+   * disappear. With a `volatile-…` policy it can evict only data of a rebuild in progress. Emitted once for each policy. If the event
+   * has a listener, kit reads the policy in the background, and again after a lost connection. Nothing is emitted if INFO is forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /** An error without a waiting caller: a {@link DamagedIndexError}. */
@@ -115,13 +114,13 @@ const storedRules = ({ order, match, rankedLength, empty, fold, foldVersion }: I
 });
 
 /**
- * An index of names that finds names by how they start, in any language. Create it with {@link createPrefixIndex}.
+ * An index that finds names by how they start, in any language. Create it with {@link createPrefixIndex}.
  *
- * A read is one or two ranges, or one read-only script, in one key slot: no lock, no retry, no temporary keys. A change is one atomic
- * step, visible to the next read. With several shards, it is one atomic step in each shard.
+ * A read is one or two range commands, or one read-only script, in one key slot. It needs no lock, retry or temporary keys. A change is
+ * one atomic step, visible to the next read. With several shards, it is one atomic step in each shard.
  *
- * It follows the autocompletion of "Redis in Action" (J. L. Carlson, 2013, section 6.1), without its writes on every read and its limit
- * to the letters a to z.
+ * The design follows the autocompletion of "Redis in Action" (J. L. Carlson, 2013, section 6.1), without its writes on every read and
+ * its limit to the letters a to z.
  */
 export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEvents> implements AsyncDisposable {
   readonly name: string;
@@ -176,7 +175,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
 
   /**
    * Stores many entries, in small batches one after another, so that readers are not held up. Resolves with the number of stored
-   * entries. If it ends early, the earlier batches stay stored; you can safely call again.
+   * entries. If the call ends early, the earlier batches stay stored; you can safely call again.
    *
    * @throws {InvalidEntryError} an entry cannot be stored, and there is no `onInvalid`.
    * @throws `signal.reason` if `signal` aborts first; the error of the source; and every error of {@link put}.
@@ -195,8 +194,8 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   }
 
   /**
-   * Adds `by` (default 1) to an entry's weight. Resolves with whether the entry exists. The same `op` counts once, for one minute.
-   * During a rebuild, entries that the rebuild has not read yet get their weight from its source.
+   * Adds `by` (default 1) to an entry's weight. Resolves with whether the entry exists. A repeated `op` counts once within a minute.
+   * During a rebuild, entries that the rebuild has not read yet get their weight from the rebuild's source.
    *
    * @throws {KitUnknownOutcomeError} the reply was lost, or some shards have the change and others do not. A repeated call with the
    *   error's `op` counts once. Without an `op` the same call would add again.
@@ -252,7 +251,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * see the old index, and never a mixture. Concurrent changes are kept: they override `entries` with the same ids. An entry that is
    * not in `entries`, and was not changed meanwhile, is removed.
    *
-   * A source without any valid entry is probably a mistake. The rebuild rejects it unless you set `allowEmpty`.
+   * The rebuild rejects a source without any valid entry unless you set `allowEmpty`.
    *
    * If a rebuild ends early, for example in a crash, the index is unchanged, and staged data expires within ten minutes. A later
    * rebuild, in any process, ends this one. With several shards, each shard is switched in one step, one after another.

@@ -55,8 +55,8 @@ export class SuggestSession<Payload = unknown> {
    * Passes the text of the box to the session. Resolves with the suggestions, or with null as soon as the next call is made, so that
    * a late answer is never shown for a newer text.
    *
-   * A complete answer is narrowed locally while letters are added or removed. The result is exactly what the server would have
-   * answered at most `maxAgeMs` ago. A keystroke waits for an answer under way to a shorter text, which often suffices.
+   * While letters are added or removed, kit narrows a complete answer locally. The result is exactly what the server would have
+   * answered at most `maxAgeMs` ago. If a call for a shorter text is in flight, a keystroke first waits for its answer.
    *
    * @throws {KitClosedError} the session was closed.
    * @throws every error of `suggest()`, unless the next keystroke came first.

@@ -228,11 +228,11 @@ const assetReply = (name: string, digest: string | null): Response => {
 
 /**
  * Creates a board: web pages for everything that kit packages keep in Redis. The returned function answers every web-standard `Request`
- * with a `Response`. It reads only the query of the address, so you can mount it at any path, and it has no option for its path.
+ * with a `Response`. The board reads only the query of the address, so you can mount it at any path without an option.
  *
  * The board shows what the descriptors report, and stores nothing. Without `authorize` it is read-only, and visible to everybody who can
- * reach it: mount it after your login. A page sends up to 100 commands, and the page `Health` runs the packages' checks, once a minute for
- * all viewers. If no server answers within 8 s, the page has the status 503. The client stays yours: the board never closes or blocks it.
+ * reach it: mount it after your login. A page sends up to 100 commands, and the page `Health` runs the packages' checks, at most once a
+ * minute for all viewers. If no server answers within 8 s, the page has the status 503. The board never closes or blocks your client.
  *
  * @throws {TypeError | RangeError} an option is invalid.
  *

@@ -16,18 +16,18 @@ export interface BoardThing {
   readonly names: readonly string[];
 }
 
-/** One action, as it ended. */
+/** An action and its outcome. */
 export interface BoardAction {
   /** Who acted: the name that `authorize` returned. */
   readonly person: string;
-  /** The command of the command line without `kit`: `queue retry`. */
+  /** The CLI command without `kit`: `queue retry`. */
   readonly action: string;
   readonly thing: BoardThing;
   /** The options that were set. */
   readonly options: Readonly<Record<string, string>>;
-  /** `failed`: the command threw an error, so it can have done a part of its work. */
+  /** `failed`: the command threw an error, and may have done part of its work. */
   readonly outcome: "done" | "refused" | "failed";
-  /** What it reported, without secrets. */
+  /** What the command reported, without secrets. */
   readonly text: string;
 }
 
@@ -40,7 +40,7 @@ export interface JobValue {
   readonly part: "data" | "checkpoint" | "result";
 }
 
-/** Options of {@link createBoard}. */
+/** Options of `createBoard()`. */
 export interface BoardOptions {
   /** What to show: the `descriptor` of each package, from its entry `@kit/<name>/descriptor`. */
   readonly packages: readonly PackageDescriptor[];
@@ -57,20 +57,20 @@ export interface BoardOptions {
    */
   readonly title?: string | undefined;
   /**
-   * Decides about each page and each action, and names the person. `action` is `view` for a page, else the command of the command line
-   * without `kit`, such as `queue retry` or `lock release`. Return the person's name to allow it. Return undefined, null, false or an empty
-   * text to refuse it. If it throws or rejects, the request fails and nothing is changed.
+   * Allows or refuses each page and each action. `action` is `view` for a page, otherwise the CLI command without `kit`, such as
+   * `queue retry` or `lock release`. Return the person's name to allow the request. Return undefined, null, false or an empty text to
+   * refuse it. If `authorize` throws or rejects, the request fails and nothing is changed.
    *
-   * It is called several times for one page, since a page shows only the buttons of allowed actions. The board has no login: read your
-   * session from the request.
+   * The board calls `authorize` several times for one page, since a page shows only the buttons of allowed actions. The board has no login:
+   * read your session from the request.
    *
    * @default every page is visible and every action is refused
    */
   readonly authorize?:
     ((request: Request, action: string, thing: BoardThing) => Authorized | Promise<Authorized>) | undefined;
   /**
-   * Receives each action after it has ended, for your audit log. The board itself stores nothing, and lists the last 20 actions of this
-   * process on its page `Health`. An error that it throws is shown to the person, since the action has already run.
+   * Receives each action after it has ended, for your audit log. The board itself stores nothing. Its page `Health` lists the last 20
+   * actions of this process. If `onAction` throws, the person sees the error, since the action has already run.
    *
    * @default none
    */
@@ -83,8 +83,8 @@ export interface BoardOptions {
    */
   readonly jobData?: ((value: unknown, job: JobValue) => unknown) | undefined;
   /**
-   * Returns the metrics of a queue: `queueMetrics()` of `@kit/queue/metrics`, with the workers of this process. The queue's page then shows
-   * how long jobs waited and ran, as histograms and by name. Each view of the page reads the metrics with at least four commands.
+   * Returns the metrics of a queue: call `queueMetrics()` of `@kit/queue/metrics` with the workers of this process. The queue's page then
+   * shows how long jobs waited and ran, as histograms and by name. Each view of the page reads the metrics with at least four commands.
    *
    * @default the page shows no times
    */
@@ -97,7 +97,7 @@ export interface BoardOptions {
   readonly onError?: ((error: unknown) => void) | undefined;
 }
 
-/** The name of the person who may, or a refusal. */
+/** The name of the person who is allowed, or a refusal. */
 export type Authorized = string | undefined | null | false;
 
 const callback = <Value extends (...args: never[]) => unknown>() =>

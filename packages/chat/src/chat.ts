@@ -59,13 +59,13 @@ export interface ChatEvents {
   /**
    * The server can evict keys when its memory is full. An `allkeys-…` policy can evict any key, and with it a chat. A `volatile-…`
    * policy can evict keys with an expiry: the records of client ids and, in a chat with `retain.ageMs`, its messages. Emitted once
-   * for each policy. kit reads the policy in the background while the event has a listener, and again after a lost connection.
-   * Nothing is emitted if INFO is forbidden.
+   * for each policy. If the event has a listener, kit reads the policy in the background, and again after a lost connection. Nothing
+   * is emitted if INFO is forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A background operation failed. kit retries it if a retry can succeed. During an outage or a refusal, listeners and waits emit one
-   * error, and one with the code `KIT_RECOVERED` when it is over.
+   * A background operation failed. kit retries it if a retry can succeed. Listeners and waits emit one error when an outage or a
+   * refusal starts, and one with the code `KIT_RECOVERED` when it is over.
    */
   readonly error: readonly [error: KitError];
 }
@@ -76,13 +76,13 @@ export interface ChatEvents {
  *
  * The server numbers the messages of a chat 1, 2, 3 … A member's position in a chat is the highest number that it acknowledged; it
  * only moves forward. A member can miss a message after its position only if retention dropped the message, or the server lost it. A
- * gap then reports it.
+ * `gap` then reports the missed messages.
  *
- * Every call rejects an invalid argument with a TypeError or RangeError. It rejects a name that is empty, over 512 bytes or not
- * well-formed Unicode with `KIT_NAME`. It rejects with KitUnavailableError when no server answers in time, and with KitClosedError
+ * Every call rejects an invalid argument with a TypeError or RangeError. A name that is empty, over 512 bytes or not well-formed
+ * Unicode rejects with `KIT_NAME`. A call rejects with KitUnavailableError when no server answers in time, and with KitClosedError
  * after `close()`; such a call has changed nothing.
  *
- * It follows the pull messaging of "Redis in Action" (J. L. Carlson, 2013, section 6.5).
+ * The design follows the pull messaging of "Redis in Action" (J. L. Carlson, 2013, section 6.5).
  */
 export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements AsyncDisposable {
   readonly #store: ChatStore;
@@ -115,7 +115,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   /**
    * Creates a chat. If a chat with that name exists, nothing changes and `created` is false.
    *
-   * The first 500 members are created together with the chat; more join in steps of 500 before the call resolves.
+   * The first 500 members are created together with the chat. Further members join in steps of 500 before the call resolves.
    *
    * @throws {KitUnavailableError | KitUnknownOutcomeError} you can safely call again.
    *
@@ -135,12 +135,12 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    *
    * Concurrent sends to one chat share batches, and are numbered in the order of the calls. A repeated send with the same `clientId`
    * returns the first message, whether you repeat it or kit does after a lost reply. A member's own message is never unread for that
-   * member. If the member has acknowledged everything before the message, its position moves as well.
+   * member. If the member has acknowledged all earlier messages, its position moves past the new message.
    *
    * @throws {ChatUnknownError | ChatMemberError | ChatTooLargeError | ChatFullError} nothing was sent.
    * @throws {KitError} `KIT_CHAT_BUSY`: `maxPending` sends to the chat already wait in this process.
-   * @throws {KitUnknownOutcomeError} the reply was lost. `op` is the client id: send again with it to settle the outcome. If you set
-   *   no `clientId`, the same call would send a second message.
+   * @throws {KitUnknownOutcomeError} the reply was lost. `op` is the client id: to settle the outcome, send again with it as
+   *   `clientId`. Without the `clientId`, the call may send a second message.
    *
    * @example
    * const { seq } = await chat.send("order:1", { from: "ann", body: "Is it still available?", clientId: "m1" });
@@ -175,7 +175,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * be true without new messages: the next page is then empty.
    *
    * @throws {ChatTokenError} as `fetch`.
-   * @throws {KitUnavailableError} no server answered the first read in time. Later outages are waited out.
+   * @throws {KitUnavailableError} no server answered the first read in time. `wait` continues through later outages.
    * @throws `signal.reason` if `signal` aborts first.
    *
    * @example
@@ -187,7 +187,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Delivers the messages of all chats of a member as they arrive, and acknowledges the messages that are done, in order. See
+   * Delivers the messages of all chats of a member as they arrive. It acknowledges, in order, the messages that are done. See
    * {@link Listener}.
    *
    * @example
@@ -200,8 +200,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Returns the mailbox of one recipient. Any number of workers take its messages under leases. The options apply when the mailbox is
-   * created, by the first call in any process that needs it.
+   * Returns the mailbox of one recipient. Any number of workers take its messages under leases. The first call that needs the
+   * mailbox, in any process, creates it with its options.
    *
    * @example
    * const invoices = chat.mailbox("invoices", { retain: { count: 1_000 } });
@@ -222,8 +222,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   /**
    * Moves a member's position up to the given messages, never back. This acknowledges all earlier messages as well.
    *
-   * Pass messages as you fetched them (or `{ chat, seq, at }`). If a failover lost a message, `at` makes its acknowledgement fail, so
-   * that it does not acknowledge another message with the same sequence. Concurrent acknowledgements share batches.
+   * Pass messages as you fetched them (or `{ chat, seq, at }`). If a failover lost a message, its `at` makes the call fail, so that
+   * another message with the same sequence is not acknowledged. Concurrent acknowledgements share batches.
    *
    * @throws {ChatUnknownError | ChatMemberError | ChatAckError} the first acknowledgement that failed; the others are done.
    * @throws {KitUnavailableError | KitUnknownOutcomeError} you can safely acknowledge again.
@@ -263,8 +263,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
 
   /**
    * Delivers the messages of one chat as they arrive, without membership or acknowledgement: first the newest `last` messages, then
-   * each new one. After data loss it is best effort: it does not report a deleted chat, or messages that a failover lost. Leave the
-   * loop to end it. It throws `signal.reason` when the signal aborts.
+   * each new one. It may not report a deleted chat, or messages that a failover lost. Leave the loop to end it. It throws
+   * `signal.reason` when the signal aborts.
    *
    * @throws {ChatUnknownError}
    * @throws {KitUnavailableError} no server answered one of its reads in time.
@@ -293,7 +293,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Makes a user a member, and resolves with its position: the initial one, or its current one if it was already a member.
+   * Makes a user a member, and resolves with the member's position: the initial position, or the current position of an existing
+   * member.
    *
    * @throws {ChatUnknownError}
    *

@@ -51,8 +51,8 @@ export class ChatMemberError extends KitError {
 }
 
 /**
- * A body is larger than the `maxBodyBytes` of the chat or of this chat object. The error's `maxBodyBytes` is that limit. Nothing was
- * sent.
+ * A body is larger than the `maxBodyBytes` of the chat or of this chat object. The error's `maxBodyBytes` is the exceeded limit.
+ * Nothing was sent.
  */
 export class ChatTooLargeError extends KitError {
   /** @internal */
@@ -92,9 +92,9 @@ export class ChatFullError extends KitError {
 /**
  * The acknowledged message does not exist on the server.
  *
- * - `KIT_CHAT_ACK_BEYOND`: the chat has no message of the acknowledged sequence yet. The position has not moved
- * - `KIT_CHAT_FORKED`: a failover lost the acknowledged message, and another one has its sequence. The position has not moved. Fetch
- *   again
+ * - `KIT_CHAT_ACK_BEYOND`: the chat has no message with the acknowledged sequence yet. The position has not moved
+ * - `KIT_CHAT_FORKED`: a failover lost the acknowledged message, and another message has its sequence. The position has not moved.
+ *   Fetch again
  */
 export class ChatAckError extends KitError {
   /** @internal */
@@ -116,7 +116,7 @@ export class ChatAckError extends KitError {
 }
 
 /**
- * The token is damaged, too large, or belongs to a reader of another member. Forget it and fetch without a token, which returns all
+ * The token is damaged, too large, or belongs to a reader of another member. Delete it and fetch without a token, which returns all
  * unacknowledged messages.
  */
 export class ChatTokenError extends KitError {

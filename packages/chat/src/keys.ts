@@ -2,23 +2,23 @@ import { keyspace } from "@kit/core";
 import { slotOf } from "@kit/core/toolkit";
 
 /**
- * Every key that this package writes. `<tag>` is the number of a shard, and the hash tag: all keys of a chat, and the records of
- * its members there, are in one slot. Colons, braces, percent signs and control characters of a name are percent-encoded:
+ * Every key that this package writes. `<tag>` is the number of a shard, and the hash tag. All keys of a shard are in one slot.
+ * Colons, braces, percent signs and control characters of a name are percent-encoded:
  * `XRANGE kit:chat:{7}:messages:order%3A17 - +` shows the messages of chat `order:17` if its shard is 7.
  *
  * | Key                                | Type   | Content                                                    | Life                       |
  * | ---------------------------------- | ------ | ---------------------------------------------------------- | -------------------------- |
- * | `kit:chat:{shards}:layout`         | hash   | `layout`, and `shards`: their number                       | permanent                  |
- * | `kit:chat:{<tag>}:layout`          | hash   | a copy, in each shard that had a chat                      | permanent                  |
+ * | `kit:chat:{shards}:layout`         | hash   | `layout`, and the number of `shards`                       | permanent                  |
+ * | `kit:chat:{<tag>}:layout`          | hash   | a copy, in each shard that ever had a chat                      | permanent                  |
  * | `kit:chat:{<tag>}:heads`           | hash   | chat → `head floor headAt bytes floorBytes`; empty field: until when positions are announced | while the shard has chats |
- * | `kit:chat:{<tag>}:activity`        | stream | changes, each with the chat as `c`: `s` sent sequence, `j` joined, `l` left, `d` left by deletion, `r` sequence that a worker returned, `p` position that moved | permanent, about 4,096 entries |
- * | `kit:chat:{<tag>}:member:<user>`   | hash   | chat → `position from joinId epoch`                        | while it has chats there   |
- * | `kit:chat:{<tag>}:meta:<chat>`     | hash   | `layout`, `epoch`, `config`, `createdAt`; `losses`: epochs started after a loss; `receipts`; `owners`: there are fields `own:<user>`, a member's own messages after its position, `FIRST-LAST,…` | until `delete()` |
- * | `kit:chat:{<tag>}:messages:<chat>` | stream | `<sequence>-<ms>`: `f` sender; body as `s` text, `j` JSON or `x` bytes; `t` bytes so far, where `retain.bytes` is set | until `delete()`, or `retain.ageMs` after the last message |
+ * | `kit:chat:{<tag>}:activity`        | stream | changes, each with the chat as `c`: `s` sent sequence, `j` joined, `l` left, `d` left because the chat was deleted, `r` sequence that a worker returned, `p` position that moved | permanent, about 4,096 entries |
+ * | `kit:chat:{<tag>}:member:<user>`   | hash   | chat → `position from joinId epoch`                        | while the user has chats in the shard   |
+ * | `kit:chat:{<tag>}:meta:<chat>`     | hash   | `layout`, `epoch`, `config`, `createdAt`; `losses`: epochs started after a loss; `receipts`; `owners`, if fields `own:<user>` exist; `own:<user>`: the member's own messages after its position, `FIRST-LAST,…` | until `delete()` |
+ * | `kit:chat:{<tag>}:messages:<chat>` | stream | `<sequence>-<ms>`: `f` sender; body as `s` text, `j` JSON or `x` bytes; `t` bytes of all messages so far, if `retain.bytes` is set | until `delete()`, or `retain.ageMs` after the last message |
  * | `kit:chat:{<tag>}:positions:<chat>` | zset  | member → position                                          | until `delete()`           |
  * | `kit:chat:{<tag>}:sent-even:<chat>` | hash  | sender and client id → `sequence ms`, in even windows of `dedupeMs`; caller → `number codes` of its last call with a refusal; empty field: number of the window | to the end of the next window |
  * | `kit:chat:{<tag>}:sent-odd:<chat>` | hash   | the same, in odd windows                                   | to the end of the next window |
- * | `kit:chat:{<tag>}:mailbox:<chat>`  | hash   | sequence → `deadline deliveries token` of each leased message, `acked token` of the last 256 that several workers had; empty field: `cursor seenAt epoch` | until `delete()` |
+ * | `kit:chat:{<tag>}:mailbox:<chat>`  | hash   | sequence → `deadline deliveries token` of each leased message, `acked token` of the last 256 messages that several workers had; empty field: `cursor seenAt epoch` | until `delete()` |
  */
 export interface ChatKeys {
   readonly meta: string;

@@ -8,7 +8,7 @@ import type { ResolvedListenOptions } from "./options.js";
 export interface DeliveredMessage<Body = unknown> extends Message<Body> {
   /** Messages of this chat right before this message that the member will not receive. */
   readonly gap: Gap | undefined;
-  /** The chat has changed its history for this listener; see `ChatNews`. */
+  /** Set if the chat's history has changed for this listener; see `ChatNews`. */
   readonly reset: "fork" | "epoch" | undefined;
   /** Marks the message as handled. The position does not move past earlier messages of the chat that are not done. */
   done(): void;
@@ -69,9 +69,9 @@ const mayPass = (error: unknown): error is KitError =>
  * Iterating acknowledges nothing. Call `done()` on each message, in any order. The member's position moves up to the first message
  * that is not done, so a crash loses nothing: the next listener receives all unacknowledged messages again.
  *
- * The listener waits out outages and refusals, except at the first fetch. The chat object emits `error` when one starts and, with the
- * code `KIT_RECOVERED`, when it is over, once for all its listeners and waits. A connection that is restored at the next attempt is
- * not reported. A server that stops answering is noticed within 12 s.
+ * The listener continues through outages and refusals, except at the first fetch. For all its listeners and waits, the chat object
+ * emits one `error` when an outage starts, and one with the code `KIT_RECOVERED` when it is over. A lost connection that the next
+ * attempt restores is not reported. A server that stops answering is noticed within 12 s.
  */
 export class Listener<Body = unknown> implements AsyncIterable<DeliveredMessage<Body>> {
   readonly #host: ListenerHost<Body>;
@@ -134,7 +134,8 @@ export class Listener<Body = unknown> implements AsyncIterable<DeliveredMessage<
   }
 
   /**
-   * Throws `signal.reason` when the signal aborts. Leave the loop to end it. Either way it waits for acknowledgements in flight.
+   * Leave the loop to end the iteration. It throws `signal.reason` when the signal aborts. In both cases it first waits for
+   * acknowledgements in flight.
    *
    * @throws {KitError} the first fetch failed; or the client or the chat object was closed.
    */

@@ -10,7 +10,9 @@ import type { ChatStore } from "./store.js";
 
 /** A message of a mailbox, leased to one worker. */
 export interface LeasedMessage<Body = unknown> extends Message<Body> {
-  /** How often the message was delivered, including this time. If it is 2 or more, an earlier worker did not finish the message. */
+  /**
+   * How many times the message was delivered, including this time. If it is 2 or more, an earlier worker did not finish the message.
+   */
   readonly deliveries: number;
   /** Messages right before this message that no worker will receive. */
   readonly gap: Gap | undefined;
@@ -59,7 +61,7 @@ const longestWaitMs = 30_000;
  * The messages for one recipient, delivered to any number of workers under leases. Create it with `chat.mailbox()`.
  *
  * A mailbox is a chat whose only member has the same name, and to which anyone may send. The chat object's `history`, `inspect` and
- * `delete` work on it. The first call that needs it creates it.
+ * `delete` work on the mailbox.
  */
 export class Mailbox<Body = unknown> {
   readonly name: string;
@@ -86,8 +88,9 @@ export class Mailbox<Body = unknown> {
 
   /**
    * Leases messages to one worker: first messages whose lease has ended, then new messages in order. Resolves with an empty list if
-   * there was none within `waitMs`. No other worker receives them until `leaseMs` have passed on the server. Then they are delivered
-   * again, with a higher `deliveries`, until a worker acknowledges them. Up to 1,000 messages of a mailbox are leased at a time.
+   * there was none within `waitMs`. No other worker receives the leased messages until `leaseMs` have passed on the server. Then
+   * they are delivered again, with a higher `deliveries`, until a worker acknowledges them. Up to 1,000 messages of a mailbox are
+   * leased at a time.
    *
    * @throws {KitUnavailableError} no server answered in time; no message was leased.
    * @throws {KitUnknownOutcomeError} the reply was lost. Leased messages are delivered again when their leases end.

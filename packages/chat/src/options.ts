@@ -30,9 +30,9 @@ const historyText = (name: string, history: NonNullable<JoinOptions["history"]>)
 /** Settings of a chat object. */
 export interface ChatOptions extends ClientOptions {
   /**
-   * The number of shards into which the chats are divided, 1 to 256. On a Cluster they spread over its nodes, and a waiting process
-   * opens a connection for each. The first user of a prefix stores the number. It then applies to all users; another number is
-   * ignored.
+   * The number of shards that hold the chats, 1 to 256. On a Cluster, the shards spread over the nodes, and a waiting process opens
+   * one connection per shard. The first object that uses a prefix stores the number. Later objects use the stored number and ignore
+   * theirs.
    *
    * @default 16
    */
@@ -44,7 +44,7 @@ export interface ChatOptions extends ClientOptions {
    */
   readonly maxBodyBytes?: number | undefined;
   /**
-   * The maximum number of sends or acknowledgements that wait in this process, for each chat or shard. Further calls reject with
+   * The maximum number of sends per chat, and of acknowledgements per shard, that wait in this process. Further calls reject with
    * `KIT_CHAT_BUSY`.
    *
    * @default 10000
@@ -66,14 +66,14 @@ export type ChatSettings = Resolved<typeof chatRules>;
 
 /** When to drop a message. A message is dropped as soon as one condition applies. Conditions that you don't set have no effect. */
 export interface Retention {
-  /** Drops a message that has this many newer messages. At most 1,000,000,000. */
+  /** Drops a message that has this many newer messages, 1 to 1,000,000,000. */
   readonly count?: number | undefined;
   /** Drops a message that is older than this many milliseconds. */
   readonly ageMs?: number | undefined;
-  /** Drops a message when the bodies of newer messages use this many bytes. At least `maxBodyBytes`. */
+  /** Drops a message when the bodies of newer messages use this many bytes. Must be at least `maxBodyBytes`. */
   readonly bytes?: number | undefined;
   /**
-   * Drops a message that all members have acknowledged. It waits for the slowest member: add `count`, `ageMs` or `lag`.
+   * Drops a message that all members have acknowledged. The slowest member delays this: also set `count`, `ageMs` or `lag`.
    *
    * @default false
    */
@@ -98,8 +98,8 @@ export interface CreateOptions {
    */
   readonly retain?: Retention | undefined;
   /**
-   * The effect of a message that exceeds `retain.count` or `retain.bytes`: the oldest message is dropped, or the new message is
-   * refused with ChatFullError. Refusing needs `readByAll` or `ageMs`, so that space becomes free again.
+   * What happens when a message exceeds `retain.count` or `retain.bytes`: `"drop"` drops the oldest message, `"refuse"` rejects the
+   * new one with ChatFullError. `"refuse"` needs `readByAll` or `ageMs`, which free space again.
    *
    * @default "drop"
    */
@@ -111,8 +111,8 @@ export interface CreateOptions {
    */
   readonly senders?: "members" | "anyone" | undefined;
   /**
-   * Sets when lagging members are removed: when they leave more than `messages` messages of others unacknowledged, or any message for
-   * longer than `ageMs` milliseconds. The next send removes them.
+   * When a lagging member is removed: it has more than `messages` unacknowledged messages of others, or one for longer than `ageMs`
+   * milliseconds. The next send removes it.
    *
    * @default no member is removed
    */
@@ -124,15 +124,14 @@ export interface CreateOptions {
    */
   readonly maxBodyBytes?: number | undefined;
   /**
-   * How long the same client id from the same sender means the same message, in milliseconds. The chat may remember it for twice as
-   * long.
+   * How long a sender's repeated client id means the same message, in milliseconds. The chat may remember the id for twice as long.
    *
    * @default 600000
    */
   readonly dedupeMs?: number | undefined;
   /**
-   * Whether members receive each other's positions, as read receipts: see `positions` of `fetch`, `wait` and `listen`. Without it a
-   * member receives only its own position, which its other devices move.
+   * Whether members receive each other's positions as read receipts: see `positions` of `fetch`, `wait` and `listen`. Without
+   * `receipts`, a member receives only its own position, which its other devices move.
    *
    * @default false
    */
@@ -162,8 +161,8 @@ export interface MailboxOptions extends Pick<CreateOptions, "maxBodyBytes" | "de
    */
   readonly retain?: Omit<Retention, "readByAll"> | undefined;
   /**
-   * The effect of a message that exceeds `retain.count` or `retain.bytes`: the new message is refused with ChatFullError, or the
-   * oldest message is dropped.
+   * What happens when a message exceeds `retain.count` or `retain.bytes`: `"refuse"` rejects it with ChatFullError, `"drop"` drops
+   * the oldest message.
    *
    * @default "refuse"
    */
@@ -247,7 +246,7 @@ export interface SendOptions<Body> {
   /** Text, bytes (`Uint8Array`), or any value that JSON can represent. */
   readonly body: Body;
   /**
-   * The sender's own id of the message, 1 to 128 characters. Sending it again returns the first message, with the first body.
+   * Your id for the message, 1 to 128 characters. A repeated send with this id stores nothing, and returns the first message.
    *
    * @default a random one, so that a lost reply never duplicates a message
    */
@@ -279,22 +278,22 @@ export interface FetchOptions {
    */
   readonly limit?: number | undefined;
   /**
-   * The maximum size of the bodies together, in bytes. At least one message is returned.
+   * The maximum total size of the bodies, in bytes. The first message may be larger.
    *
    * @default 1048576
    */
   readonly maxBytes?: number | undefined;
   /**
-   * Acknowledges the messages before they are returned, so that each is delivered at most once. They are lost if the process ends in
-   * between, or if the call rejects after a part was acknowledged.
+   * Acknowledges the messages before they are returned, so that each is delivered at most once. They are lost if the process ends
+   * before the call returns, or if the call rejects after it acknowledged some.
    *
    * @default false
    */
   readonly autoAck?: boolean | undefined;
   /**
-   * Whether this reader receives moved positions: the member's own, even if this device moved it, and in chats with `receipts` the
-   * positions of all members. They are hints. They are announced while any reader in any process has this option, and for 30 s
-   * afterward. Call `unread()` when a reader starts, or after it was offline for longer.
+   * Whether this reader receives positions that moved: the member's own, even if this device moved it, and in chats with `receipts`
+   * every member's. A move can be missed: kit announces moves only while any reader in any process has this option, and for 30 s
+   * afterward. Call `unread()` when a reader starts, or was offline for longer.
    *
    * @default false
    */
@@ -342,7 +341,7 @@ export interface ListenOptions extends Pick<FetchOptions, "token" | "maxBytes" |
    */
   readonly limit?: number | undefined;
   /**
-   * How many delivered messages may be unfinished. While that many are, nothing more is fetched.
+   * The maximum number of delivered messages that are not done. At this number, nothing more is fetched.
    *
    * @default 1000
    */
@@ -360,7 +359,7 @@ export const listenRules = {
 
 export type ResolvedListenOptions = Resolved<typeof listenRules>;
 
-/** Where a page of history starts: before, after or around a sequence, or at a time. Set at most one of them. */
+/** Where a page of history starts. Set at most one of `before`, `after`, `around` and `at`. */
 export interface HistoryOptions extends Pick<FetchOptions, "maxBytes"> {
   /**
    * The messages before this sequence.
@@ -399,7 +398,7 @@ export const historyRules = {
 /** How to follow a chat. */
 export interface TailOptions {
   /**
-   * How many existing messages come first.
+   * How many existing messages are delivered first.
    *
    * @default 10
    */
@@ -413,7 +412,8 @@ export const tailRules = { last: integer(0, undefined, 10), signal } satisfies R
 /** How much of the history a new member receives. */
 export interface JoinOptions {
   /**
-   * Nothing, all messages that are kept, this many of the last messages, or the messages after a sequence, for a member that returns.
+   * A number means that many last messages, and `"all"` every message that is kept. A member that returns can get the messages
+   * after a sequence.
    *
    * @default "none"
    */

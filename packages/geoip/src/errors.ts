@@ -64,7 +64,7 @@ export class GeoIpStagingError extends KitError {
   }
 }
 
-/** This version does not exist: nothing was imported yet, or there is no earlier version to roll back to. */
+/** The version does not exist: nothing was imported yet, or there is no earlier version to roll back to. */
 export class GeoIpNoVersionError extends KitError {
   /** @internal */
   static override readonly brand: string = "GeoIpNoVersionError";
@@ -76,7 +76,7 @@ export class GeoIpNoVersionError extends KitError {
   }
 }
 
-/** A part of the serving version is missing (deleted, evicted) or damaged. An import replaces it. */
+/** A part of the serving version is missing (deleted, evicted) or damaged. An import replaces the version. */
 export class GeoIpCorruptError extends KitError {
   /** @internal */
   static override readonly brand: string = "GeoIpCorruptError";

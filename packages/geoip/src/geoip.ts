@@ -39,7 +39,7 @@ export interface GeoIpEvents {
   /**
    * The server can evict keys when its memory is full. With an `allkeys-…` policy it can evict parts of the serving version.
    * With a `volatile-…` policy it can evict only the previous version and a version that is being imported. Emitted once for
-   * each policy. kit reads the policy in the background while the event has a listener, and again after a lost connection.
+   * each policy. If the event has a listener, kit reads the policy in the background, and again after a lost connection.
    * Nothing is emitted if INFO is forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
@@ -97,8 +97,8 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   /**
-   * Loads the data that look-ups need first: everything in `local` mode, otherwise the page index. The first look-up does the
-   * same if you don't call it.
+   * Loads the data that look-ups need first: everything in `local` mode, otherwise the page index. Without this call, the first
+   * look-up does the same.
    *
    * @throws {GeoIpNoVersionError} nothing was imported yet.
    * @throws {KitUnavailableError} no server answered in time.
@@ -250,9 +250,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
 export const createGeoIp = (redis: RedisLike, database: string, options: GeoIpOptions = {}): GeoIp =>
   new GeoIp(redis, database, options);
 
-/**
- * The usual spelling of the address under which another is looked up: `1.2.3.4` for `::ffff:1.2.3.4`; otherwise null.
- */
+/** Returns the usual spelling of the address that `lookup()` uses: `1.2.3.4` for `::ffff:1.2.3.4`. Null for an invalid address. */
 export const lookedUpAs = (address: AddressInput): string | null => {
   const parsed = parseAddress(address);
   if (!parsed) return null;

@@ -73,8 +73,8 @@ const isSource = (source: object): source is GeoIpSource => !isIterable(source) 
  * @throws {GeoIpStagingError} the import took longer than `stagingMs`, or the server evicts keys. The old version keeps
  *   serving.
  * @throws {KitUnknownOutcomeError} the reply to the switch was lost, or making the keys permanent failed: the new version may
- *   serve. Check `info()`: after a second import there is no earlier data to roll back to. Not retryable if the switch was
- *   sent.
+ *   serve. Check `info()` first: after a second import you cannot roll back to the earlier data. Not retryable if the switch
+ *   was sent.
  * @throws `signal.reason` if `signal` aborts before the switch.
  *
  * @example

@@ -7,7 +7,7 @@ import { keyspace } from "@kit/core";
  * | Key | Type | Content | Life |
  * | --- | --- | --- | --- |
  * | `kit:geoip:{database}:current` | hash | `layout`, `current`, `previous`, `epoch`, `isSealed`, `keepMs`, `at` (of the switch, seconds) | permanent |
- * | `kit:geoip:{database}:version:<v>` | hash | `manifest` (JSON); `fence4`, `fence6`: the first address of each page | while imported `stagingMs`; while it serves permanent; then `keepPreviousMs` |
+ * | `kit:geoip:{database}:version:<v>` | hash | `manifest` (JSON); `fence4`, `fence6`: the first address of each page | `stagingMs` during the import; permanent while it serves; then `keepPreviousMs` |
  * | `kit:geoip:{database.<v>.<part>.<n>}:shard` | hash | 0–255 → page or block of `v4`, `v6`, `places` or `names`; `epoch`: the switch that decided its life | as its version |
  *
  * A change of version is published on the channel `kit:geoip:{database}:changed`.

@@ -29,13 +29,14 @@ export interface GeoIpOptions extends ClientOptions {
    */
   readonly mode?: Mode | undefined;
   /**
-   * How many pages of 256 ranges a reader in `cached` mode keeps for each family. A page uses about 2.5 KB.
+   * How many pages of 256 ranges a reader in `cached` mode keeps for IPv4, and for IPv6. A page uses about 2.5 KB.
    *
    * @default 4096
    */
   readonly cachePages?: number | undefined;
   /**
-   * About how many places a reader keeps in all modes, up to 1 KB each. It keeps the same number of answers for each family.
+   * About how many places a reader keeps in all modes, up to 1 KB each. It keeps the same number of answers for IPv4, and
+   * for IPv6.
    *
    * @default 16384
    */
@@ -60,7 +61,7 @@ export interface GeoIpOptions extends ClientOptions {
    */
   readonly onStale?: "answer" | "refuse" | undefined;
   /**
-   * The result of a look-up that needs the server and cannot reach it: it rejects, or resolves with `none: "unavailable"`.
+   * What a look-up does if it needs the server and cannot reach it: it rejects, or resolves with `none: "unavailable"`.
    *
    * @default "reject"
    */
@@ -119,14 +120,14 @@ export interface ImportOptions {
    */
   readonly minRanges?: number | undefined;
   /**
-   * The effect of a row or range that cannot be read, or is out of order: `stop` ends the import, `skip` skips it. A file
+   * What to do with a row or range that cannot be read, or is out of order: `stop` ends the import, `skip` skips it. A file
    * that is not CSV, or whose header or first row cannot be read, always ends the import.
    *
    * @default "stop"
    */
   readonly onInvalid?: "stop" | "skip" | undefined;
   /**
-   * The handling of two ranges that cross, so that neither is inside the other. `refuse` makes the later range invalid. With
+   * What to do with two ranges that cross, so that neither is inside the other. `refuse` makes the later range invalid. With
    * `narrower`, the shared addresses belong to the range with fewer addresses, or to the earlier range if both have the same
    * size.
    *

@@ -13,7 +13,7 @@ export interface Place extends PlaceNames {
   readonly continent?: string | undefined;
   /** ISO 3166-1: `DE`. */
   readonly country?: string | undefined;
-  /** The part of ISO 3166-2 behind the country: `BY`. */
+  /** The part of ISO 3166-2 after the country: `BY`. */
   readonly region?: string | undefined;
   readonly subregion?: string | undefined;
   readonly geonameId?: number | undefined;
@@ -25,7 +25,7 @@ export interface Place extends PlaceNames {
   readonly timeZone?: string | undefined;
   readonly isInEuropeanUnion?: boolean | undefined;
   readonly isAnycast?: boolean | undefined;
-  /** True if the location of the network is unknown: `country` is then the one in which it is registered. */
+  /** True if the location of the network is unknown. `country` is then the country in which the network is registered. */
   readonly isRegisteredCountry?: boolean | undefined;
   /** Number of the autonomous system. */
   readonly asn?: number | undefined;

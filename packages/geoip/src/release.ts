@@ -31,7 +31,7 @@ interface FoundRange {
 export interface Located {
   readonly place: Place;
   readonly none: null;
-  /** First and last address of the range around the address that has this place. */
+  /** First and last address of the range around the address. The whole range has this place. */
   readonly first: string;
   readonly last: string;
   /** The version that answered. */

@@ -44,7 +44,7 @@ export interface GeoIpSource {
 
 /** A range of addresses and its place, for your own data. */
 export interface RangeInput {
-  /** `192.0.2.0/24`; or `first` and `last`. */
+  /** A network, such as `192.0.2.0/24`. Or set `first` and `last`. */
   readonly network?: string | undefined;
   readonly first?: AddressInput | undefined;
   readonly last?: AddressInput | undefined;

@@ -53,8 +53,8 @@ export class LimiterTokensError extends KitError {
 }
 
 /**
- * A `wait()` would have had to wait, and this limiter cannot reserve a later instant. For that, all of its limits must be `"gcra"`, and all
- * or none of them shared. It used no tokens. To wait for a shared limit and for others, use two limiters, one after the other.
+ * A `wait()` found no room, and this limiter cannot reserve a later instant. To reserve one, all limits must be `"gcra"`, and all or
+ * none of them shared. The call used no tokens. To wait for shared and unshared limits, use two limiters, one after the other.
  */
 export class LimiterWaitError extends KitError {
   /** @internal */
@@ -71,7 +71,7 @@ export class LimiterWaitError extends KitError {
   }
 }
 
-/** 10,000 calls of this object already wait for the server. Nothing was used. Shed load before it gets here. Retryable. */
+/** 10,000 calls of this object already wait for the server. No tokens were used. Shed load before it reaches the limiter. Retryable. */
 export class LimiterBusyError extends KitError {
   /** @internal */
   static override readonly brand: string = "LimiterBusyError";

@@ -6,8 +6,8 @@ import { keyspace } from "@kit/core";
  *
  * | Key                            | Type   | Content                                                                                              | Life                              |
  * | ------------------------------ | ------ | ---------------------------------------------------------------------------------------------------- | --------------------------------- |
- * | `kit:limiter:{name}:key:KEY`   | string | how much KEY has used: `1 micros block kind,count,perMs,burst,use …`                                 | until nothing of it is in use     |
- * | `kit:limiter:{name}:all`       | string | how much all keys have used of the shared limits: in the same form                                   | until nothing of it is in use     |
+ * | `kit:limiter:{name}:key:KEY`   | string | how much KEY has used: `1 micros block kind,count,perMs,burst,use …`                                 | until its tokens are free and its block ends |
+ * | `kit:limiter:{name}:all`       | string | how much all keys have used of the shared limits: in the same form                                   | until all tokens are free        |
  * | `kit:limiter:{name}:limits`    | string | the limits of `setLimits()`: `1 changedAt name,kind,count,perMs,burst,shared …`                      | no expiry; 1 day after `setLimits(null)` |
  */
 export interface LimiterKeys {

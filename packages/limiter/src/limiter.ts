@@ -42,7 +42,7 @@ export interface Decision {
   readonly allowed: boolean;
   /** How many tokens are left now, in the limit that has the fewest. */
   readonly remaining: number;
-  /** Milliseconds until nothing of any limit is in use, if no call comes. */
+  /** Milliseconds until no tokens are in use, if no other call comes. */
   readonly resetMs: number;
   /** Milliseconds until the same call would be allowed, if no other call comes. 0 if it is allowed. */
   readonly retryAfterMs: number;
@@ -56,8 +56,8 @@ export interface Decision {
 export interface LimiterEvents {
   /**
    * The server's eviction policy may drop keys when memory is full. A dropped key starts with all of its tokens. Emitted once per policy.
-   * kit reads the policy in the background, only while there is a listener, and again after a lost connection. Nothing is emitted where
-   * INFO is forbidden.
+   * If the event has a listener, kit reads the policy in the background, and again after a lost connection. Nothing is emitted if INFO is
+   * forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
@@ -150,15 +150,15 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
   }
 
   /**
-   * Waits until all limits have room, and uses the tokens. Unless there is room now, all limits must be `"gcra"`, and all or none of them
+   * Waits until all limits have room, and uses the tokens. If there is no room now, all limits must be `"gcra"`, and all or none of them
    * shared.
    *
    * The call reserves the next free instant with one command and sleeps until then. Waits of a key start in order of arrival at the server,
-   * in all processes. A blocked event loop or a late reply delays a start, and the next call can then start first. While waits are reserved,
-   * `consume()` of the key is refused. No command is sent during the sleep, so it survives an outage.
+   * in all processes. A blocked event loop or a late reply delays a start, and the next call can then start first. While waits are
+   * reserved, `consume()` of the key is refused. No command is sent during the sleep, so the wait survives an outage.
    *
-   * When you give up (`signal`), the promise rejects immediately. The reserved instant is released in the background, if no other call of the
-   * key came after it. Otherwise it stays unused. If the process dies, it stays unused as well.
+   * When you give up (`signal`), the promise rejects immediately. The reserved instant is released in the background, if no other call of
+   * the key came after it. Otherwise it stays unused. If the process dies, the instant stays unused as well.
    *
    * @throws {LimiterTimeoutError} the wait would be longer than `waitMs`. Nothing was used.
    * @throws {LimiterWaitError} there is no room now, and these limits cannot reserve a later instant. Nothing was used.
@@ -237,11 +237,11 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
   /**
    * Replaces the limits of all objects of this name, in all processes, from the next call on. They stay until the next `setLimits()`; null
    * returns to the limits that each object was created with. Limits are matched by position. What a key has used of a limit stays, unless
-   * the limit changes its algorithm or whether it is shared.
+   * the limit's `algorithm` or `shared` changes.
    *
-   * A repeat of the command that arrives after a newer change changes nothing.
+   * A repeated command that arrives after a newer change has no effect.
    *
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. You can safely call it again.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} like every command. You can safely call it again.
    * @throws {TypeError | RangeError} a limit is invalid.
    *
    * @example
@@ -255,14 +255,14 @@ export class Limiter extends TypedEmitter<LimiterEvents> implements AsyncDisposa
 
   /**
    * Returns this object's numbers for `expose()` of `@kit/stats` or another exporter: whether the server answers, and how many calls were
-   * allowed, refused or rejected because it did not.
+   * allowed, refused, or rejected because the server did not answer.
    */
   metrics(): MetricSample[] {
     return this.#outage.samples(this.name);
   }
 
   /**
-   * Closes this object. Waits reject with KitClosedError, and their instants are released. Calls that were sent settle, up to `timeoutMs`.
+   * Closes this object. Waits reject with KitClosedError, and their instants are released. `close` waits up to `timeoutMs` for sent calls.
    * Your client stays open. Idempotent: the first call's options count.
    *
    * @throws {TypeError | RangeError} an option is invalid. It rejects for no other reason.

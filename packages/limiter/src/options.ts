@@ -20,7 +20,7 @@ export const most = 1_000_000_000;
 const mostLimits = 8;
 export const yearMs = 31_536_000_000;
 
-/** One limit: how many tokens can be used in which time. A call uses one token, unless you pass `tokens`. */
+/** One limit: the number of tokens that can be used in a period. A call uses one token, unless you pass `tokens`. */
 export interface Limit {
   /** The number of tokens per `perMs`: 1 to 1,000,000,000. */
   readonly count: number;
@@ -33,10 +33,10 @@ export interface Limit {
    */
   readonly burst?: number | undefined;
   /**
-   * - `"gcra"`: tokens flow in evenly, `count` per `perMs`, up to `burst`. In any `perMs`, up to `burst` + `count` tokens are used.
-   * - `"sliding-window"`: in any `perMs`, up to `count` tokens are used. A call counts for up to 1.1 × `perMs`.
-   * - `"fixed-window"`: up to `count` tokens in a window, which starts with its first call. In any `perMs`, up to 2 × `count` tokens are
-   *   used: at the end of a window, and at the start of the next.
+   * `"gcra"` refills tokens evenly, `count` per `perMs`, up to `burst`. In any `perMs`, up to `burst` + `count` tokens are used.
+   * `"sliding-window"` allows up to `count` tokens in any `perMs`. A call counts for up to 1.1 × `perMs`. `"fixed-window"` allows up to
+   * `count` tokens in a window, which starts with its first call. Around the end of a window, up to 2 × `count` tokens can be used in
+   * `perMs`.
    *
    * @default "gcra"
    */
@@ -142,14 +142,14 @@ export interface LimiterOptions extends ClientOptions {
    */
   readonly onUnavailable?: "refuse" | "allow" | "local" | undefined;
   /**
-   * How many processes use the limiter, for `onUnavailable: "local"`: 1 to 1,000,000. The share of a process is the limit divided by this
-   * number, and a burst of at least one call.
+   * How many processes use the limiter, for `onUnavailable: "local"`: 1 to 1,000,000. Each process gets the limit divided by this number,
+   * and a burst of at least one call.
    */
   readonly processes?: number | undefined;
   /**
-   * How long this process remembers that a key was refused, in milliseconds: 0 to 86,400,000 (a day), and never beyond the instant at which
-   * the key can be free again. Until then `consume()` refuses the key without a command. A `reset()`, `reward()` or `setLimits()` of
-   * another process takes effect here after this time. 0: ask the server each time.
+   * How long this process remembers that a key was refused, in milliseconds: 0 to 86,400,000 (a day). kit forgets it sooner if the key can
+   * be free sooner. Until then `consume()` refuses the key without a command. A `reset()`, `reward()` or `setLimits()` of another process
+   * takes effect here after this time. With 0, each call asks the server.
    *
    * @default 1000
    */
@@ -181,7 +181,7 @@ export const consumeRules = { tokens: integer(1, most, 1) } satisfies RulesOf<Co
 /** Options of `wait()`. */
 export interface WaitOptions extends ConsumeOptions {
   /**
-   * How long to wait at most, in milliseconds: 0 to 2,147,483,647 (24 days). If the wait would be longer, the call rejects immediately and
+   * The maximum time to wait, in milliseconds: 0 to 2,147,483,647 (24 days). If the wait would be longer, the call rejects immediately and
    * uses nothing.
    *
    * @default 2147483647

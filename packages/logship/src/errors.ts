@@ -25,25 +25,26 @@ declare module "@kit/core" {
 }
 
 /**
- * A failure of shipping, receiving or processing. `code` names the failure, and `file` names its file.
+ * A failure of shipping, receiving or processing. `code` names the failure, and `file` names the file.
  *
- * - `KIT_LOGSHIP_FENCED`: another process took over the file, or works as this consumer. Whatever this process has not committed had no
- *   effect
- * - `KIT_LOGSHIP_RESET`: Redis lost data that it had confirmed, or the channel was deleted. Another run starts with the data that Redis has
+ * - `KIT_LOGSHIP_FENCED`: another process took over the file, or works as this consumer. Uncommitted work of this process had no effect
+ * - `KIT_LOGSHIP_RESET`: Redis lost data that it had confirmed, or the channel was deleted. A new run starts with the data that Redis has
  *   now
- * - `KIT_LOGSHIP_CHANGED`: a source has changed since a part of it was processed or shipped. It was truncated or overwritten, or has grown
- *   since it was shipped
+ * - `KIT_LOGSHIP_CHANGED`: a source was truncated or overwritten after a part of it was processed or shipped, or has grown since it was
+ *   shipped
  * - `KIT_LOGSHIP_CHANNEL_CLOSED`: the channel is closed and accepts no more files
- * - `KIT_LOGSHIP_TRIMMED`: a new consumer cannot get everything, because chunks were freed before it joined. Choose another `from`, or name
- *   it in the shipper's `consumers`
- * - `KIT_LOGSHIP_TOO_LARGE`: a passed-through file, or a single chunk, does not fit under the channel's limit. Raise it with `setLimit()`
- * - `KIT_LOGSHIP_EXPIRED`: a reservation ended before its chunks were committed, and kit writes them again. Only in `error` events
+ * - `KIT_LOGSHIP_TRIMMED`: a new consumer cannot get everything, because chunks were freed before it joined. Choose another `from`, or list
+ *   the consumer in the shipper's `consumers`
+ * - `KIT_LOGSHIP_TOO_LARGE`: a passed-through file, or a single chunk, does not fit under the channel's limit. Raise the limit with
+ *   `setLimit()`
+ * - `KIT_LOGSHIP_EXPIRED`: the memory reserved for chunks expired before they were committed. kit writes them again. Only in `error` events
  * - `KIT_LOGSHIP_INTERRUPTED`: a failover lost a confirmed part of a stream, and a stream cannot be read again
  * - `KIT_LOGSHIP_BROKEN_OFF`: a file in the channel ends before the end of its source. Only in `damaged` events
  * - `KIT_LOGSHIP_DROPPED`: this consumer was removed from the channel, and its name cannot be used there again
- * - `KIT_LOGSHIP_BUSY`: a job cannot be deleted while a worker has a file. End its runs; after a crash, wait until `leaseMs` has passed
+ * - `KIT_LOGSHIP_BUSY`: a job cannot be deleted while a worker has a file. End the job's runs; after a crash, wait until `leaseMs` has
+ *   passed
  * - `KIT_LOGSHIP_RESULT`: a result cannot be stored, because its key has another type or its field is not an integer of up to 15 digits.
- *   Nothing of the commit, or of one piece of it, was applied
+ *   The commit, or the affected piece of a large commit, was not applied
  */
 export class LogshipError extends KitError {
   /** @internal */
@@ -64,7 +65,7 @@ export class LogshipError extends KitError {
 
 /**
  * A chunk is damaged or missing, or gzip content is damaged, cut off or in another format. Nothing after `offset` was delivered.
- * `onBadData` controls how a run handles it.
+ * `onBadData` controls how a run handles this error.
  */
 export class BadDataError extends LogshipError {
   /** @internal */

@@ -22,18 +22,18 @@ const names = [
 /**
  * Every key that this package writes. All keys of one name share the hash tag `{name}`, so they are in one slot.
  *
- * A job has these, until `delete()`:
+ * A job has these keys until `delete()`:
  *
  * | Key | Type | Content | Life |
  * | --- | --- | --- | --- |
  * | `kit:logship:{name}:job` | hash | `layout`; `fence`: the last fence; `result <key>` of each key with results; `sent <key>`: the last number given to a sink | permanent |
- * | `kit:logship:{name}:progress` | hash | Per file (`dev-inode`): `<file>:prefix`, `:content`, `:stamp` (size, times of change and creation). Per content: `<content>:position`, `:seq`, `:fence`, `:op`, `:file` (the last file that had it), `:name`, `:lines`, `:state`, `:former` (the previous content of its file). `content <beginning>` → the contents with this beginning. `name <name>` → the last content of a file with this name, and its first line | permanent |
+ * | `kit:logship:{name}:progress` | hash | Per file (`dev-inode`): `<file>:prefix`, `:content`, `:stamp` (size, times of change and creation). Per content: `<content>:position`, `:seq`, `:fence`, `:op`, `:file` (the last file that had it), `:name`, `:lines`, `:state`, `:former` (the previous content of its file). `content <beginning>` → the contents with this beginning. `name <name>` → the last content and first line of a file with this name | permanent |
  * | `kit:logship:{name}:claims` | zset | content → the server's ms at which its worker's lease ends | until no file is claimed |
- * | `kit:logship:{name}:results:<r>` | hash, set or zset | the results named `r` | permanent, the user's |
+ * | `kit:logship:{name}:results:<r>` | hash, set or zset | the results named `r` | permanent |
  * | `kit:logship:{name}:sending:<r>` | hash | field → sum of the result `r`, on its way to a sink | until the sink has them |
  * | `kit:logship:{name}:pending` | hash | `<content> <seq> <number>` → a piece of the results of a large commit, as JSON | until it is applied |
  *
- * A channel has these, until `deleteChannel()`:
+ * A channel has these keys until `deleteChannel()`:
  *
  * | Key | Type | Content | Life |
  * | --- | --- | --- | --- |
@@ -48,13 +48,13 @@ const names = [
  * | `kit:logship:{name}:consumers` | hash | consumer → `fence after op`: it gets files with an id above `after`; `op` is the call that took the fence | until removed |
  * | `kit:logship:{name}:seen` | zset | consumer → ms of its last commit or look | the same |
  * | `kit:logship:{name}:positions` | hash | `<file> <consumer>` → `seq chunk state position cause`; the state is open, done or quarantined | until the file is removed |
- * | `kit:logship:{name}:free` | hash | part of a chunk that no consumer needs → the bytes that it counts for | until unlinked, immediately after |
- * | `kit:logship:{name}:results:<c>:<r>` | hash, set or zset | the results named `r` of consumer `c` | permanent, the user's |
+ * | `kit:logship:{name}:free` | hash | part of a chunk that no consumer needs → the bytes that it counts for | until it is unlinked, immediately afterward |
+ * | `kit:logship:{name}:results:<c>:<r>` | hash, set or zset | the results named `r` of consumer `c` | permanent |
  * | `kit:logship:{name}:sending:<c>:<r>` | hash | field → sum of the result, on its way to a sink | until the sink has them |
  * | `kit:logship:{name}:pending:<c>` | hash | `<file> <seq> <number>` → a piece of the results of a large commit of consumer `c`, as JSON | until it is applied |
  *
- * The Pub/Sub channel `kit:logship:{name}:events` has the messages `file` (of a job: a worker returned or finished a file), `data` (chunks,
- * a seal, the close) and `space`. Each is a hint: its receiver reads the state again.
+ * The Pub/Sub channel `kit:logship:{name}:events` carries the messages `file` (a job's worker returned or finished a file), `data` (new
+ * chunks, a sealed file, a closed channel) and `space`. Each is a hint: its receiver reads the state again.
  */
 export interface LogshipKeys extends Readonly<Record<(typeof names)[number], string>> {
   chunk(part: string): string;

@@ -32,7 +32,7 @@ const orders = choice(["natural", "mtime"], "natural");
 export interface ConnectionOptions extends ClientOptions {
   /**
    * Works on a dedicated connection, with the given client's settings. Chunks are large: on a shared connection, other commands would wait
-   * for them. `false` saves the connection.
+   * for them. `false` uses the client's connection.
    *
    * @default true
    */
@@ -43,7 +43,7 @@ const connectionRules = { ...clientRules, isolate: boolean(true) } satisfies Rul
 
 /**
  * What to do with a file that cannot be read. `error` ends the run. The other policies emit `damaged` and continue with the next file:
- * `skip` counts the rest of the file as done, and `quarantine` keeps it for `redo()`.
+ * `skip` counts the rest of the file as done, and `quarantine` keeps the file for `redo()`.
  */
 export type BadDataPolicy = "error" | "skip" | "quarantine";
 
@@ -62,8 +62,8 @@ export interface DirectoryOptions {
    */
   readonly order?: FileOrder | undefined;
   /**
-   * Follows links that lead out of the directory. By default kit leaves out such a link, with a `skipped` event. Otherwise anyone who can
-   * write to the directory could have any file read.
+   * Follows links that lead out of the directory. By default kit leaves out such a link and emits `skipped`. With `true`, anyone who can
+   * write to the directory can have any file read.
    *
    * @default false
    */
@@ -84,14 +84,15 @@ export interface JobOptions extends ConnectionOptions, DirectoryOptions, LineOpt
   /** The directory whose files are processed, without its subdirectories. */
   readonly directory: string;
   /**
-   * A worker that is silent for this many milliseconds loses its file to other workers. They continue after its last commit. A worker
+   * A worker that is silent for this many milliseconds loses its file to another worker, which continues after the last commit. A worker
    * renews its claim three times in this period.
    *
    * @default 10000
    */
   readonly leaseMs?: number | undefined;
   /**
-   * What to do with the text after a file's last line feed. `take` makes it a line. `leave` waits for the rest of it, for files that grow.
+   * What to do with the text after a file's last line feed. `take` makes it a line. `leave` waits for the rest of the line: use it for
+   * files that grow.
    *
    * @default "take"
    */
@@ -136,8 +137,8 @@ export const runRules = { signal, concurrency: integer(1, 1_000, 1) } satisfies 
 export interface ShipperOptions extends ConnectionOptions {
   /**
    * The memory limit in Redis for the channel's chunks, in bytes. It covers chunks that a consumer still needs, and chunks in flight. The
-   * channel's first shipper sets it; a later shipper with another number gets a `mismatch` event. Change it with `setLimit()`. It must hold
-   * at least two chunks.
+   * channel's first shipper sets the limit; a later shipper with another number gets a `mismatch` event. The limit must hold at least two
+   * chunks; `setLimit()` changes it.
    *
    * @default 256 MiB (268435456)
    */
@@ -155,8 +156,8 @@ export interface ShipperOptions extends ConnectionOptions {
    */
   readonly gzipLevel?: number | undefined;
   /**
-   * The largest chunk in stored bytes. The default and 262128 are just under an allocation size class of Redis; 131072 would use a quarter
-   * more memory.
+   * The maximum stored size of a chunk, in bytes. The default and 262128 are just under an allocation size class of Redis; 131072 would use
+   * a quarter more memory.
    *
    * @default 131060
    */
@@ -168,27 +169,27 @@ export interface ShipperOptions extends ConnectionOptions {
    */
   readonly maxInFlight?: number | undefined;
   /**
-   * A dead shipper's reservation ends after this many milliseconds. If a connection needs longer for `maxInFlight` chunks, it makes no
-   * progress.
+   * After this many milliseconds, kit frees the memory that a dead shipper reserved. A connection that needs longer for `maxInFlight`
+   * chunks makes no progress.
    *
    * @default 30000
    */
   readonly leaseMs?: number | undefined;
   /**
-   * Ships text after this many milliseconds at the latest, even if it is less than a chunk.
+   * The maximum time that text waits for a full chunk, in milliseconds. kit then ships a smaller chunk.
    *
    * @default 500
    */
   readonly flushMs?: number | undefined;
   /**
-   * Consumers that must get every file, even before they join. No chunk is freed before they have passed it.
+   * Consumers that must get every file, even files shipped before they join. No chunk is freed before they have processed it.
    *
    * @default []
    */
   readonly consumers?: readonly string[] | undefined;
   /**
-   * While this shipper finds no space, it removes consumers that were silent for this many milliseconds. A waiting receiver gives a sign of
-   * life every 10 s, and a working one with each commit. So set it longer than its handler ever needs. A removed consumer rejects with
+   * While this shipper finds no space, it removes consumers that were silent for this many milliseconds. A waiting receiver reports every
+   * 10 s, and a working receiver with each commit. Set a longer time than a handler ever needs. A removed consumer rejects with
    * `KIT_LOGSHIP_DROPPED`.
    *
    * @default never
@@ -245,12 +246,12 @@ export interface ShipOptions {
    * The identity of the source. A call with the same identity continues where an earlier one stopped, or finds that the source has been
    * shipped. This works in another process after a crash as well. A stream must yield the same bytes from its start each time.
    *
-   * @default for a file its device, inode and the hash of its first 4 KiB; for a stream a new one
+   * @default for a file, its device, inode and the hash of its first 4 KiB; for a stream, a new identity
    */
   readonly id?: string | undefined;
   /**
-   * Keeps the bytes of a gzip file unchanged. By default kit inflates the file and compresses each chunk again. The whole file must fit
-   * under the limit.
+   * Keeps the bytes of a gzip file unchanged. By default kit inflates the file and compresses each chunk again. A passed-through file must
+   * fit under the limit as a whole.
    *
    * @default false
    */
@@ -285,14 +286,14 @@ export interface FollowOptions {
    */
   readonly rotated?: RegExp | undefined;
   /**
-   * A rotated file is complete when nothing was written to it for this many milliseconds: its writer may keep it open for some time.
+   * A rotated file is complete after this many milliseconds without a write. Its writer may keep it open for some time.
    *
    * @default 2000
    */
   readonly quietMs?: number | undefined;
   /**
-   * Follows links of rotated files that lead out of the log's directory. By default kit leaves out such a link, with a `skipped` event.
-   * `path` itself may be a link to anywhere.
+   * Follows links of rotated files that lead out of the log's directory. By default kit leaves out such a link and emits `skipped`. `path`
+   * itself may be a link to anywhere.
    *
    * @default false
    */
@@ -312,7 +313,7 @@ export const followRules = {
 export interface ReceiverOptions extends ConnectionOptions, LineOptions, FlushOptions {
   /**
    * The consumer's name. Each consumer gets everything. If several processes use the same name, only the latest one works, and the others
-   * are fenced off.
+   * reject with `KIT_LOGSHIP_FENCED`.
    */
   readonly consumer: string;
   /**
@@ -324,9 +325,9 @@ export interface ReceiverOptions extends ConnectionOptions, LineOptions, FlushOp
    */
   readonly from?: "start" | "oldest" | "now" | undefined;
   /**
-   * How many bytes to fetch ahead of the reader. For framed chunks these are bytes of text.
+   * How many bytes to fetch ahead of the reader. With the codec `gzip`, these are bytes of text.
    *
-   * @default for framed chunks 2097152, for others 1048576: more only fills the processor's caches
+   * @default 2097152 with the codec `gzip`, otherwise 1048576
    */
   readonly prefetchBytes?: number | undefined;
   /**

@@ -44,8 +44,8 @@ export class StatsTimeError extends KitError {
 
 /**
  * The reply to an amount was lost, and the server was unreachable for the five minutes in which kit may send the amount
- * again. It may or may not have been counted. A buffered amount is dropped as `unknown`. A caller that waits with `op`
- * receives this error.
+ * again. The amount may or may not have been counted. A buffered amount is dropped as `unknown`. A caller that waits
+ * with `op` receives this error.
  */
 export class StatsExpiredError extends KitError {
   /** @internal */

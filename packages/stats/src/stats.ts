@@ -35,16 +35,16 @@ import { type Shared, sharedOf } from "./send/shared.js";
 /** Events of a statistics object. */
 export interface StatsEvents {
   /**
-   * An amount, or a number of observations or messages of a series, is not or may not be counted. A drop that a listener
-   * itself causes is no event; `report()` includes it.
+   * kit did not count, or may not have counted, an amount, or a number of observations or messages of a series. A drop that a
+   * listener causes emits no event; `report()` includes it.
    */
   readonly dropped: readonly [event: { readonly series: string; readonly reason: DropReason; readonly count: number }];
   /** A metric has reached `maxSeries`: further label sets are counted together. Emitted once for each metric. */
   readonly overflow: readonly [event: { readonly metric: string; readonly maxSeries: number }];
   /**
-   * The server can evict keys when its memory is full, because its policy is `allkeys-…` or `volatile-…`. Every key has an
-   * expiry. Some of the keys record which batches were counted. Emitted once for each policy. An object that writes reads the
-   * policy in the background while the event has a listener, and again after a lost connection. Nothing is emitted if INFO is
+   * The server can evict keys when its memory is full: its policy is `allkeys-…` or `volatile-…`, and every key has an
+   * expiry. Some keys record which batches were counted. Emitted once for each policy. If the event has a listener, an object
+   * that writes reads the policy in the background, and again after a lost connection. Nothing is emitted if INFO is
    * forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
@@ -175,11 +175,11 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * amounts, even from another process after a crash. Nothing is buffered.
    *
    * Each series changes atomically, and remembers its writers' last `seq` for seven days. Across series the call is not
-   * atomic; repeat it to complete it. `maxSeries` does not apply. A delta more than one minute ahead of the server is dropped
-   * and counted as `future`.
+   * atomic: repeat the call to complete it. `maxSeries` does not apply. A delta more than one minute ahead of the server is
+   * dropped and counted as `future`.
    *
    * @throws {TypeError | RangeError} a delta or an option is invalid; nothing was added.
-   * @throws {CounterOverflowError} a total would exceed 2^53 − 1; the others were added.
+   * @throws {CounterOverflowError} a total would exceed 2^53 − 1; the other amounts were added.
    * @throws {KitUnavailableError | KitUnknownOutcomeError} amounts may be missing: call again with the same deltas and `seq`.
    *
    * @example
@@ -236,9 +236,9 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * Removes series whose data has expired from the lists of this object's metrics, and resolves with their number. Calling it
-   * is optional, because data and lists expire by themselves. After a burst of short-lived series it makes expositions
-   * shorter sooner.
+   * Removes series whose data has expired from the lists of this object's metrics, and resolves with their number. This is
+   * optional, because data and lists expire by themselves. After a burst of short-lived series it makes expositions shorter
+   * sooner.
    *
    * It reads the lists like `expose()`. It is safe at any time and from many processes: a series that was counted in the
    * meantime stays.
@@ -252,7 +252,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     });
   }
 
-  /** The figures of {@link report}, for an exposition. */
+  /** Returns the figures of {@link report}, for an exposition. */
   metrics(): MetricSample[] {
     const { pending, series, dropped } = this.report();
     const gauge = (name: string, help: string, value: number): MetricSample => ({ name, type: "gauge", help, value });
@@ -277,7 +277,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
 
   /**
    * Sends buffered data for up to `timeoutMs`, and closes this object. Amounts that were not sent by then, and later ones,
-   * are dropped and reported by `dropped`. Calls that wait for an answer reject. Your client stays open. Idempotent: the
+   * are dropped and reported by `dropped`. Calls that wait for a reply reject. Your client stays open. Idempotent: the
    * options of the first call apply.
    *
    * @throws {TypeError | RangeError} an option is invalid; the object stays open.

@@ -7,11 +7,11 @@ import { remedies } from "./remedies.mjs";
 
 const intro = `# Errors A to Z
 
-Every error of kit is a \`KitError\` with one of these codes, which are stable; its text is not. It has facts as fields, and the origin as
-\`cause\`. Compare the \`code\`, or use \`instanceof\` with the class, which also knows errors of another installed copy.
+Every error of kit is a \`KitError\` with one of these codes. The codes are stable; the texts are not. An error's fields have the details, and
+\`cause\` has the original error. Compare the \`code\`, or use \`instanceof\` with the class, which also recognizes errors of another installed copy.
 
-\`retryable\` of an error says whether to make the very same call again: it may succeed later, and has one effect in all. \`retry\` of
-[\`@kit/core\`](../../packages/core/README.md#repeat-what-may-be-repeated) repeats it. A wrong option throws a \`TypeError\` or a \`RangeError\` instead, and an abort rejects with your \`signal.reason\`.
+\`retryable\` says whether you can repeat the same call: it may succeed later, and all tries together have one effect. \`retry\` of
+[\`@kit/core\`](../../packages/core/README.md#repeat-what-may-be-repeated) repeats such calls. An invalid option throws a \`TypeError\` or a \`RangeError\` instead, and an abort rejects with your \`signal.reason\`.
 
 This page is made from the code by \`npm run reference\`.`;
 

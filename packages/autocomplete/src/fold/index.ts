@@ -1,9 +1,9 @@
 /** How text is folded. All processes that search the same names must use the same settings. */
 export interface FoldOptions {
   /**
-   * `"fold"` ignores accents on Latin, Greek, Arabic and Hebrew letters, and the dots of ё. Letters with a stroke and ligatures
-   * become their plain forms (ø, ł, æ), and Arabic letters that keyboards exchange become one (ى ي, ة ه, ٱ ا). Marks of
-   * other scripts count as letters and stay. `"keep"` keeps all. Both make one of the yeh and kaf of Arabic and Persian keyboards.
+   * `"fold"` ignores accents on Latin, Greek, Arabic and Hebrew letters, and the dots of ё. Letters with a stroke and ligatures become
+   * their plain forms (ø, ł, æ), and Arabic letters that keyboards exchange become one (ى ي, ة ه, ٱ ا). Marks of other scripts count as
+   * letters and stay. `"keep"` keeps all marks. Both settings treat the yeh and kaf of Arabic and Persian keyboards as equal.
    *
    * @default "fold"
    */
@@ -125,13 +125,13 @@ export const foldPrefix = (text: string, options: FoldOptions = {}, separates = 
 };
 
 /**
- * Returns the form of `text` in which names are compared. It is equal for texts that differ only in case, width, accents, spaces,
+ * Returns the form of `text` in which names are compared. The form is equal for texts that differ only in case, width, accents, spaces,
  * punctuation, the script of digits or invisible characters. Everything except letters, digits and symbols such as emoji separates
- * words. All separators are equal: Jean-Luc, jean‑luc and jean luc have the same form. Use it to compare, not to display. It sorts by
- * code points, not like a dictionary.
+ * words. All separators are equal: Jean-Luc, jean‑luc and jean luc have the same form. Use the form to compare, not to display. It
+ * sorts by code points, not like a dictionary.
  *
- * It applies the case folding and NFKC of the Unicode Standard (sections 3.13 and 3.11), and removes the accents of Unicode Technical
- * Report 30. Folding twice gives the same result as folding once.
+ * `fold` applies the case folding and NFKC of the Unicode Standard (sections 3.13 and 3.11), and removes the accents of Unicode
+ * Technical Report 30. Folding twice gives the same result as folding once.
  *
  * @throws {RangeError} the text has a lone surrogate.
  *

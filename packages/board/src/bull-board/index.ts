@@ -8,15 +8,15 @@ export type { BullBoardOptions };
 
 /** A queue on a bull-board. Create it with {@link createBullBoardAdapter}. */
 export interface BullBoardAdapter extends BaseAdapter {
-  /** Removes the adapter's listeners from your client. The client stays open. Nothing throws. */
+  /** Removes the adapter's listeners from your client. The client stays open. Never throws. */
   close(): Promise<void>;
 }
 
 /**
  * Puts a queue on a bull-board, next to queues of BullMQ. Pass the adapter to `createBullBoard()` of `@bull-board/api`.
  *
- * What kit cannot do is hidden on the board, or answered with the status 400 and the reason. While Redis is unreachable, requests of the
- * board fail within the deadline of a command, 2 s.
+ * The board hides what kit cannot do, or replies with the status 400 and the reason. While Redis is unreachable, requests of the board
+ * fail within the deadline of a command, 2 s.
  *
  * Without `readOnlyMode`, every visitor can change the queue. bull-board has no login, so let only people who are logged in reach it.
  *

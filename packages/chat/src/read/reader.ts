@@ -11,14 +11,14 @@ import type { ReaderPosition } from "./position.js";
 export interface ChatNews<Body = unknown> {
   readonly chat: string;
   readonly messages: readonly Message<Body>[];
-  /** How many messages of others the member has not acknowledged, including these. */
+  /** How many messages of others the member has not acknowledged, including this page. */
   readonly unread: number;
-  /** Messages before these messages that the reader will not receive. */
+  /** Earlier messages of the chat that the reader will not receive. */
   readonly gap: Gap | undefined;
   /**
    * Set if the reader's position is no longer part of the chat. `fork`: a failover lost messages that the reader had received; some
-   * earlier messages are returned again. `epoch`: it is another chat with the same name. `epoch` is also set for a chat that was
-   * created after the token, if the server no longer shows whether the reader had an earlier chat with this name.
+   * earlier messages are returned again. `epoch`: a new chat has the same name. `epoch` is also set if the chat is newer than the
+   * token, and the server has no record of whether the reader had an earlier chat with this name.
    */
   readonly reset: "fork" | "epoch" | undefined;
 }

@@ -6,7 +6,7 @@ import { refusal } from "../scripts/index.js";
 import type { ChatStore } from "../store.js";
 import { batcherFor } from "./batching.js";
 
-/** An acknowledgement: of a message, or of a sequence. With `at` the message's identity is checked. */
+/** An acknowledgement of a message or a sequence. With `at`, kit checks that the message is still the same. */
 export interface Ack {
   readonly chat: string;
   readonly seq: number;

@@ -90,13 +90,13 @@ class Bytes {
 
 /**
  * Reads gzip content of one or more members, and yields the text in blocks of at most 128 KiB. It reads at most one block of output ahead,
- * so highly compressed content costs no memory.
+ * so highly compressed content needs no extra memory.
  *
- * It checks the CRC-32 and length of each member. Zero bytes after the last member are padding; anything else there is an error. Content
- * without a single byte is empty text.
+ * It checks the CRC-32 and length of each member. Zero bytes after the last member are padding; anything else there is an error. Empty
+ * content yields no text.
  *
- * @throws {BadDataError} the content is damaged, or ends within a member. The text before the damage has been yielded: all of a member's
- * text if its CRC is wrong.
+ * @throws {BadDataError} the content is damaged, or ends within a member. The text before the damage has been yielded. If a member's CRC
+ *   is wrong, this includes all of its text.
  *
  * @example
  * for await (const block of readGzip(createReadStream("access.log.gz"))) size += block.length;

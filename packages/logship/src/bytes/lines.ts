@@ -12,14 +12,14 @@ export interface LineOptions {
    */
   readonly maxLineBytes?: number | undefined;
   /**
-   * What to do with a longer line. `error` rejects. `split` delivers it in pieces of at most `maxLineBytes`, cut between characters.
-   * `truncate` delivers its start. `skip` drops it.
+   * What to do with a line above `maxLineBytes`. `error` rejects. `split` delivers it in pieces of at most `maxLineBytes`, cut between
+   * characters. `truncate` delivers its start. `skip` drops it.
    *
    * @default "error"
    */
   readonly onLongLine?: "error" | "split" | "truncate" | "skip" | undefined;
   /**
-   * What to do with a line that is not UTF-8. `replace` puts U+FFFD for each bad sequence. `error` rejects. `skip` drops the line.
+   * What to do with a line that is not UTF-8. `replace` puts U+FFFD in place of each bad sequence. `error` rejects. `skip` drops the line.
    *
    * @default "replace"
    */
@@ -48,7 +48,9 @@ export class LineBatch {
   readonly offset: number;
   /** Text bytes up to and including the end of the last line. */
   readonly endOffset: number;
-  /** The lines as original bytes, with line ends. If a line is longer than a block, the part that `truncate` or `skip` drops is missing. */
+  /**
+   * The original bytes of the lines, with line ends. If a line is longer than a block, the part that `truncate` or `skip` drops is missing.
+   */
   readonly bytes: Buffer;
   /** The number of zero bytes that were dropped. Zero bytes at the start of a line are padding. */
   readonly padding: number;
@@ -97,8 +99,8 @@ export class LineBatch {
 
 /**
  * Cuts blocks of bytes into lines at LF. It drops a CR before the LF, zero bytes at the start of a line, and a byte order mark at the start
- * of the text. Text after the last LF is a last line, if it is not empty. Blocks may cut characters and line ends anywhere. Each byte is
- * read once, however long lines are.
+ * of the text. Non-empty text after the last LF is the last line. Blocks may cut characters and line ends anywhere. Each byte is read once,
+ * however long lines are.
  *
  * @throws {LineError} a line is too long or not UTF-8, and the policy is `error`; or the text is UTF-16. The lines before it have been
  * delivered.

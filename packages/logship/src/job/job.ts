@@ -32,28 +32,28 @@ export interface JobEvents {
    */
   readonly gap: [fact: { readonly file: string; readonly from: number; readonly to: number }];
   /**
-   * A file resembles another one, and the job processes it nevertheless. It is equal to a file that still exists, or has the same first
-   * 4 KiB as a longer file that no longer exists. If it has less, its first KiB is compared, unless the first line is longer or more than
-   * eight files share it. `of` is the name of the other file. If it is a copy or an earlier state, its text up to `to` counts twice.
+   * The job processes a file that resembles the file `of`: the file is equal to an existing file, or has the same first 4 KiB as a longer
+   * file that no longer exists. A smaller file is compared by its first KiB, unless the first line is longer or more than eight files share
+   * that KiB. If the file is a copy or an earlier state, its text up to `to` counts twice.
    */
   readonly copy: [fact: { readonly file: string; readonly of: string; readonly to: number }];
   /**
    * A file has the same text, up to `to`, as a file that no longer exists. `of` is the name of the other file. Text up to `to` does not
-   * count again. This happens when a file is replaced by itself or moved to another disk. If the two are equal only by chance, those lines
-   * are left out. Not emitted for a compressed file.
+   * count again. This happens when a file is replaced by an equal file or moved to another disk. If two files are equal only by chance, the
+   * new file's lines up to `to` are left out. Not emitted for a compressed file.
    */
   readonly moved: [fact: { readonly file: string; readonly of: string; readonly to: number }];
   /**
-   * A file has the name and first line of a file that no longer exists, but another text. `to` text bytes of the previous file are counted.
-   * The new file counts from its start: if it is the same file, edited, its lines count again. Emitted at the end of a run.
+   * A file has the name and first line of a file that no longer exists, but another text. `to` text bytes of the previous file were
+   * counted. The new file counts from its start: if it is the edited previous file, its lines count again. Emitted at the end of a run.
    */
   readonly again: [fact: { readonly file: string; readonly to: number }];
-  /** Zero bytes before a line were dropped. A file starts with zero bytes if it is truncated while its writer keeps its place. */
+  /** Zero bytes before a line were dropped. A file starts with zero bytes if it is truncated while its writer continues at its old offset. */
   readonly padding: [fact: Padding & { readonly file: string }];
   /**
    * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop positions and results: then lines are lost or
-   * counted again. Under a `volatile-…` policy it drops nothing of a job, because a job's keys have no expiry. Emitted once per policy. kit
-   * reads the policy in the background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is
+   * counted again. Under a `volatile-…` policy it drops nothing of a job, because a job's keys have no expiry. Emitted once per policy. If
+   * the event has a listener, kit reads the policy in the background, and again after a lost connection. Nothing is emitted if INFO is
    * forbidden.
    */
   readonly evictable: [fact: { readonly policy: string }];
@@ -113,7 +113,7 @@ export class LogJob extends Processor<JobEvents> {
    * same time. Each file has one worker at a time.
    *
    * The results of a line are stored exactly once, together with the position. After a crash at any point, another run continues after the
-   * last commit. If a file has grown since it was done, the job processes the rest. Once started, a run waits out outages of Redis.
+   * last commit. If a file has grown since it was done, the job processes the rest. Once started, a run continues through Redis outages.
    *
    * If a file cannot be read, the run processes the other files, and then rejects with the first such error. The next run tries again.
    *
@@ -134,7 +134,7 @@ export class LogJob extends Processor<JobEvents> {
     return await this.#connection.task("logship.run", facts, signal, (link) => this.#run(handler, count, link));
   }
 
-  /** The files that the job has a record of, by name. */
+  /** Returns the files of which the job has a record, sorted by name. */
   async files(): Promise<JobFile[]> {
     this.#connection.life.assertOpen();
     const byId = new Map<string, Map<string, string>>();
@@ -161,7 +161,7 @@ export class LogJob extends Processor<JobEvents> {
    * Deletes the job's progress and its results. Another run starts all files again. A process that is paused in a run of the deleted job
    * can no longer store anything.
    *
-   * @throws {LogshipError} `KIT_LOGSHIP_BUSY`: a worker has a file. After a crash, this lasts until its lease has ended.
+   * @throws {LogshipError} `KIT_LOGSHIP_BUSY`: a worker has a file. After a crash, wait until its lease has ended.
    */
   async delete(): Promise<void> {
     this.#connection.life.assertOpen();

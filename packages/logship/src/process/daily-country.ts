@@ -28,8 +28,9 @@ export interface DailyCountryOptions {
   /**
    * Reads a line. Returns undefined if the line has no address and day.
    *
-   * @default the common and the combined log format: `address … [01/Mar/2026:13:55:36 +0000] "…`, the day as it is written there; also behind
-   * `host:port`. A port and the brackets of the address are left out. Of a list, as in `X-Forwarded-For`, the first address counts. A line with `-` for the address, or with a day that the month does not have, cannot be read
+   * @default the common and the combined log format: `address … [01/Mar/2026:13:55:36 +0000] "…`, with the day as it is written, also after
+   *   a `host:port`. Brackets and port of the address are left out. The first address of a list counts, as in `X-Forwarded-For`. A line
+   *   with `-` for the address, or with an impossible day, cannot be read
    */
   readonly parse?: ((line: string) => Visit | undefined) | undefined;
 }

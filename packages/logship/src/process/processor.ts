@@ -11,7 +11,7 @@ export interface CounterDelta {
   readonly by: number;
 }
 
-/** The writer of an addition, and its number. The numbers of one writer ascend. */
+/** The writer of an addition, and the addition's number. The numbers of one writer ascend. */
 export interface CounterOrigin {
   readonly writer: string;
   readonly seq: number;
@@ -29,7 +29,7 @@ export interface CounterSink {
 
 /** Settings of moving sums to a sink. */
 export interface ForwardOptions {
-  /** Ends the call. Sums that the sink does not have stay in Redis. */
+  /** Ends the call. Sums that the sink does not have yet stay in Redis. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -49,23 +49,23 @@ export class Processor<Events extends Record<keyof Events, readonly unknown[]>> 
     this.#scope = scope;
   }
 
-  /** The fields of the result hash `name`. Sums are numbers as text. */
+  /** Returns the fields of the result hash `name`. Sums are numbers as text. */
   async results(name: string): Promise<Map<string, string>> {
     this.#connection.life.assertOpen();
     return await this.#connection.hash(this.resultKey(name));
   }
 
-  /** The key of the result `name`, for other commands. */
+  /** Returns the key of the result `name`, for other commands. */
   resultKey(name: string): string {
     return this.#connection.keys.result(...this.#scope, name);
   }
 
   /**
    * Moves the sums of the result `name` to a sink, each exactly once even after a crash. Sums stay in Redis until the sink has them. If the
-   * answer to an addition is lost, it is repeated with the same number. Resolves with the number of moved fields when none is left. Any
-   * process can call it at any time. Afterwards `results(name)` has the sums that were added since.
+   * reply to an addition is lost, kit repeats the addition with the same number. Resolves with the number of moved fields when none is
+   * left. Any process can call `forward` at any time. Afterwards `results(name)` has only later sums.
    *
-   * @throws the error of the sink. The next call passes it the same sums again.
+   * @throws the error of the sink. The next call passes the same sums again.
    */
   async forward(name: string, sink: CounterSink, options: ForwardOptions = {}): Promise<number> {
     const { signal: given } = resolve("options", options, forwardRules);

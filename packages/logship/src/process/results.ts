@@ -27,7 +27,7 @@ export const mostFields = 5_000;
 
 /**
  * Results of the lines since the last commit. They stay in memory and are written together with the position. Sums of the same field become
- * one number, so memory and the commit depend on the number of fields, not of lines.
+ * one number, so memory and the commit grow with the number of fields, not of lines.
  */
 export class Results {
   #kinds: Readonly<Record<Kind, Named>> = { "h+": new Map(), "h=": new Map(), s: new Map(), z: new Map() };

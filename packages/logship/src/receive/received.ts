@@ -58,7 +58,7 @@ export class ReceivedFile {
     this.#committed = this.#start;
   }
 
-  /** The code of the error that made its shipper end it early, as far as known; empty if it did not. */
+  /** The code of the error that made the shipper end the file early; empty if there is none, or it is unknown. */
   get fault(): string {
     return this.#download.file.fault;
   }
@@ -151,7 +151,7 @@ export class ReceivedFile {
   }
 
   /**
-   * Stores `results` and the position after the delivered text in one step. At the end of the file this consumer is done with it. The
+   * Stores `results` and the position after the delivered text in one step. At the end of the file, the commit marks the file as done. A
    * commit is idempotent: kit sends it again after a lost reply. More than 5,000 results are stored in that step, and applied in pieces
    * before the call resolves. After a crash, the next process of this consumer applies the remaining pieces first.
    *
@@ -201,8 +201,8 @@ export class ReceivedFile {
   }
 
   /**
-   * Quarantines the file, because it cannot be read now, like `onBadData: "quarantine"`. `redo()` makes the next run retry it after its
-   * last commit. Throws the errors of `commit`.
+   * Quarantines the file, because it cannot be read now, like `onBadData: "quarantine"`. `redo()` makes the next run retry the file after
+   * its last commit. Throws the errors of `commit`.
    */
   async quarantine(error: { readonly code: string }): Promise<void> {
     await this.#leave(false, error.code);

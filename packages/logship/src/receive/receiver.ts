@@ -45,8 +45,8 @@ export interface ReceiverEvents {
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /**
    * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop positions, results and chunks: then lines are
-   * lost or counted again. Under a `volatile-…` policy it may drop only chunks that are not committed yet. Emitted once per policy. kit
-   * reads the policy in the background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is
+   * lost or counted again. Under a `volatile-…` policy it may drop only chunks that are not committed yet. Emitted once per policy. If the
+   * event has a listener, kit reads the policy in the background, and again after a lost connection. Nothing is emitted if INFO is
    * forbidden.
    */
   readonly evictable: [fact: { readonly policy: string }];
@@ -78,7 +78,7 @@ export class Receiver extends Processor<ReceiverEvents> {
    * process is killed at any point and restarted. Resolves when the channel is closed and everything is processed.
    *
    * Files arrive in the order in which shippers opened them, `concurrency` at a time. With 1, a file that is still being shipped holds up
-   * the next ones. Once started, a run waits out outages of Redis.
+   * the next ones. Once started, a run continues through Redis outages.
    *
    * @throws the error of the handler. Its lines count as not processed, and the next run starts with them.
    * @throws {LogshipError} `KIT_LOGSHIP_FENCED`: another process works as this consumer; `KIT_LOGSHIP_TRIMMED`; `KIT_LOGSHIP_RESET`;
@@ -144,7 +144,7 @@ export class Receiver extends Processor<ReceiverEvents> {
 
   /**
    * Makes the next `run()` or `files()` retry the files in this consumer's quarantine, each after its last commit. Resolves with their
-   * names. It joins as this consumer, so an active run, here or in another process, rejects with `KIT_LOGSHIP_FENCED`.
+   * names. The call joins as this consumer, so an active run, here or in another process, rejects with `KIT_LOGSHIP_FENCED`.
    */
   async redo(): Promise<string[]> {
     const facts = (): object => ({ channel: this.channel });
@@ -164,12 +164,12 @@ export class Receiver extends Processor<ReceiverEvents> {
     });
   }
 
-  /** The channel at one instant, or null if it does not exist yet. */
+  /** Returns the state of the channel, or null if it does not exist yet. */
   async status(): Promise<ChannelStatus | null> {
     return await statusOf(this.#connection);
   }
 
-  /** The channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */
+  /** Returns the channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */
   async metrics(): Promise<MetricSample[]> {
     return await metricsOf(this.#connection);
   }
@@ -233,8 +233,7 @@ const brokenOffError = ({ name, fault }: ReceivedFile): LogshipError =>
   );
 
 /**
- * Creates a receiver. It reads a channel as one consumer. Each consumer gets every file. If several processes use the same consumer name,
- * only the latest one works, and the others are fenced off.
+ * Creates a receiver, which reads a channel as one consumer. Each consumer gets every file.
  *
  * `redis` is a client from core's `connect()`, from ioredis, or from `fromNodeRedis()`. kit never closes it.
  *

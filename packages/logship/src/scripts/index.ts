@@ -460,7 +460,7 @@ export interface ConsumerStatus {
   readonly name: string;
   /** The consumer gets the files with a higher id. */
   readonly after: number;
-  /** The server's time in ms of its last commit, or of its join; 0 if it never joined. */
+  /** When the consumer last committed, or joined, in ms of the server's time; 0 if it never joined. */
   readonly seenAt: number;
 }
 
@@ -479,7 +479,7 @@ export interface FileStatus {
   readonly positions: Readonly<Record<string, number>>;
   /** Consumers that have quarantined the file, with the code of the error. */
   readonly quarantined: Readonly<Record<string, string>>;
-  /** The code of the error that made its shipper end it early. */
+  /** The code of the error that made the shipper end the file early. */
   readonly fault?: string | undefined;
 }
 

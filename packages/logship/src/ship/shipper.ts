@@ -37,7 +37,7 @@ const mostTries = 5;
 export interface ShipperEvents {
   /** Chunks were committed. */
   readonly progress: [fact: ShipProgress];
-  /** The channel is at its limit: the file waits until consumers have freed space. It sends one command every 10 s meanwhile. */
+  /** The channel is at its limit: the file waits until consumers have freed space. Meanwhile the shipper sends one command every 10 s. */
   readonly waiting: [fact: { readonly file: string }];
   /** A consumer was removed from the channel because of `dropSilentMs`. */
   readonly dropped: [fact: { readonly consumer: string }];
@@ -48,26 +48,26 @@ export interface ShipperEvents {
   /** A file was not shipped, or not completely, because of its content: see `onBadData`. In `follow`, this is a damaged gzip file. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /**
-   * A file resembles another one, and kit ships it nevertheless. If it is a copy or an earlier state, consumers get its text up to `to`
-   * twice. Emitted if:
+   * kit ships a file that resembles another file. If it is a copy or an earlier state, consumers get its text up to `to` twice. Emitted if:
    *
-   * - the file is equal to a file that still exists, starts with its shipped text, or is its first KiB or more. `of` is the name of the
-   *   other file.
-   * - the file has the same first 4 KiB as a longer file that no longer exists. If it has less, its first KiB is compared, unless the first
-   *   line is longer or more than eight files share it. `of` is the identity of the longer file.
-   * - the file starts with the whole text of a file that no longer exists: up to 4 KiB, such as a header, or any text of a followed log.
-   *   `of` is the identity of that file.
+   * - the file is equal to an existing file, starts with that file's shipped text, or equals its first KiB or more. `of` is the name of the
+   *   existing file.
+   * - the file has the same first 4 KiB as a longer file that no longer exists. A smaller file is compared by its first KiB, unless the
+   *   first line is longer or more than eight files share that KiB. `of` is the identity of the longer file.
+   * - the file starts with the whole text of a file that no longer exists: any text of a followed log, otherwise up to 4 KiB, such as a
+   *   header. `of` is the identity of the old file.
    */
   readonly copy: [fact: { readonly file: string; readonly of: string; readonly to: number }];
   /**
    * A file is equal to a shipped file that no longer exists, so it counts as shipped. `of` is the identity of the shipped file, and `to` is
-   * the length of its text. If the two are equal only by chance, consumers don't get its lines. Not emitted for a compressed file.
+   * the length of its text. If the two are equal only by chance, consumers don't get the new file's lines. Not emitted for a compressed
+   * file.
    */
   readonly moved: [fact: { readonly file: string; readonly of: string; readonly to: number }];
   /**
    * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop chunks and the records of files: then lines
-   * are lost or counted again. Under a `volatile-…` policy it may drop only chunks that are not committed yet. Emitted once per policy. kit
-   * reads the policy in the background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is
+   * are lost or counted again. Under a `volatile-…` policy it may drop only chunks that are not committed yet. Emitted once per policy. If
+   * the event has a listener, kit reads the policy in the background, and again after a lost connection. Nothing is emitted if INFO is
    * forbidden.
    */
   readonly evictable: [fact: { readonly policy: string }];
@@ -103,11 +103,12 @@ export class Shipper extends LogObject<ShipperEvents> {
    * Ships the current content of a file, and resolves when all of it is in the channel. Waits while the channel is at its limit.
    *
    * For a partly shipped file, kit first checks that the committed part is the same, then continues after it. A shipped file is not shipped
-   * again. If two shippers ship one file, the later one continues and the earlier one rejects. The call waits out outages of Redis.
+   * again. If two shippers ship one file, the later one continues and the earlier one rejects. The call continues through Redis outages.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the file changed after a part of it was shipped; `KIT_LOGSHIP_FENCED`: another shipper
    * has it now; `KIT_LOGSHIP_CHANNEL_CLOSED`; `KIT_LOGSHIP_TOO_LARGE`.
-   * @throws {BadDataError} the file is damaged gzip content. It stays open in the channel for a retry, unless `onBadData` is `quarantine`.
+   * @throws {BadDataError} the file is damaged gzip content. The file stays open in the channel for a retry, unless `onBadData` is
+   *   `quarantine`.
    * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`.
    * @throws the error of the file system; `signal.reason` if `signal` aborts.
    */
@@ -207,11 +208,11 @@ export class Shipper extends LogObject<ShipperEvents> {
 
   /**
    * Ships a log as it grows, through rotations that rename its file, until `signal` aborts. It ships the rotated files first, oldest first,
-   * and then everything that is written. It recognizes a file under each of its names. When a file is rotated, kit ships its tail and seals
-   * it before it starts the next file. Another call, even in another process, continues where this one stopped.
+   * and then everything that is written to the log. It recognizes a file under each of its names. When a file is rotated, kit ships its
+   * tail and seals it before it starts the next file. Another call, even in another process, continues where this one stopped.
    *
-   * A gzip file that has the rest of an open file continues it. If nothing was written to a gzip file since the channel was created, and
-   * the channel does not know it, kit leaves it out and emits `skipped`. If a gzip file is damaged, kit emits `damaged`.
+   * A gzip file with the rest of an open file continues that file. kit leaves out a gzip file that is older than the channel and has no
+   * record there, and emits `skipped`.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the log was truncated or overwritten. For a rotated file this is an `error` event.
    * @throws all errors of `add`, except that it waits for a file at `path` if there is none.
@@ -294,7 +295,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     return Writable.toWeb(this.writable(name, options)) as WritableStream<Uint8Array | string>;
   }
 
-  /** Changes the channel's limit for all shippers. A limit below the current use admits nothing until enough has been freed. */
+  /** Changes the channel's limit for all shippers. A limit below the current use admits no chunks until enough memory has been freed. */
   async setLimit(limitBytes: number): Promise<void> {
     this.#connection.life.assertOpen();
     await changeChannel(this.#connection, shipperRules.limitBytes.check("limitBytes", limitBytes) as number);
@@ -318,7 +319,7 @@ export class Shipper extends LogObject<ShipperEvents> {
   }
 
   /**
-   * Removes a consumer from the channel permanently: nothing waits for it any longer, and its results stay. Its process rejects with
+   * Removes a consumer from the channel permanently: no chunk waits for it any longer, and its results stay. Its process rejects with
    * `KIT_LOGSHIP_DROPPED`, and so does each later process with this name, because the results lack the unprocessed lines. Resolves with
    * whether there was such a consumer.
    */
@@ -337,12 +338,12 @@ export class Shipper extends LogObject<ShipperEvents> {
     return await endAbandoned(this.#connection, silentMs);
   }
 
-  /** The channel at one instant, or null if it does not exist yet. */
+  /** Returns the state of the channel, or null if it does not exist yet. */
   async status(): Promise<ChannelStatus | null> {
     return await statusOf(this.#connection);
   }
 
-  /** The channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */
+  /** Returns the channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */
   async metrics(): Promise<MetricSample[]> {
     return await metricsOf(this.#connection);
   }

@@ -37,7 +37,7 @@ export interface ShippedFile {
   readonly lines: number;
   /** SHA-256 in hexadecimal, of the text, or of the stored bytes of passed-through gzip content. */
   readonly sha256: string;
-  /** Whether it had been shipped before this call. */
+  /** Whether the file had been shipped before this call. */
   readonly wasShipped: boolean;
 }
 

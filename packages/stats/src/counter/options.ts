@@ -67,7 +67,7 @@ export interface CounterDelta {
   /** The amount to add: an integer, 0 or more. */
   readonly amount: number;
   /**
-   * When it happened, epoch milliseconds.
+   * When it happened, in epoch milliseconds.
    *
    * @default now
    */

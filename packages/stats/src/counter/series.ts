@@ -35,8 +35,8 @@ export class CounterSeries extends Series<Tally, number, CounterOutbox> {
   /**
    * Adds to the counter and returns immediately. The amount is sent within `flushMs`, in a batch with other amounts.
    *
-   * An amount that cannot be counted does not throw: the buffer is full, `at` is too far ahead, or the object is closed. The
-   * event `dropped` reports it. A process that is killed loses the amounts that it has not sent.
+   * If the buffer is full, `at` is too far ahead, or the object is closed, kit drops the amount. The event `dropped` reports
+   * it, and `inc` does not throw. A killed process loses the amounts that it has not sent.
    *
    * @throws {TypeError | RangeError} `amount` is not an integer from 0 to 2^53 − 1, or `at` is not an instant.
    */
@@ -108,7 +108,8 @@ export class CounterSeries extends Series<Tally, number, CounterOutbox> {
 
   /**
    * Reads the amounts of the last calendar days of a time zone, up to and including today. A day on which clocks change has
-   * 23 or 25 hours. One of the stored steps must divide the days. The default of 15 minutes works for all time zones.
+   * 23 or 25 hours. Each day must start and end with a stored bucket. The default step of 15 minutes works for all time
+   * zones.
    *
    * @throws {TypeError | RangeError} an option is invalid, there is no such zone, or no step divides its days.
    * @throws {KitUnavailableError} no server answered in time.

@@ -92,7 +92,7 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
   /**
    * Starts a timer, which the returned function ends. You can pass labels at the start, at the end, or some at each. Labels
    * at the end override labels at the start. The end throws only for an unknown or invalid label, and then observes nothing.
-   * In a `finally` block it hides the work's own error only in this case.
+   * In a `finally` block, only such a throw hides the work's own error.
    *
    * @throws {TypeError | RangeError} a label is unknown or invalid.
    *

@@ -32,9 +32,9 @@ export interface DistributionOptions<Names extends string = never> extends Metri
    */
   readonly windows?: readonly Precision[] | undefined;
   /**
-   * The maximum number of bins in the sketch of a window, 16 to 2,048. A bin is 2.2 % wide and uses memory only if it has
-   * values; 107 bins cover a decade. Beyond the maximum, the lowest values collapse into one bin and low quantiles are lost.
-   * `summary.accurateAbove` shows which quantiles.
+   * The maximum number of bins in the sketch of a window, 16 to 2,048. A bin is 2.2 % wide and uses memory only if it has values;
+   * 107 bins cover a decade. Beyond the maximum, the lowest values collapse into one bin and low quantiles are lost.
+   * `summary.accurateAbove` shows which quantiles are accurate.
    *
    * @default 1024, for values over nine decades
    */
@@ -46,8 +46,8 @@ export interface DistributionOptions<Names extends string = never> extends Metri
    */
   readonly slowest?: number | undefined;
   /**
-   * Upper bounds of the histogram in an exposition: 1 to 64 ascending numbers. A bound counts exactly the values up to it that were
-   * observed with this bound. It counts older values exactly if it is a power of two, otherwise as if it were up to 2.2 % lower.
+   * Upper bounds of the histogram in an exposition: 1 to 64 ascending numbers. Values observed with a bound are counted exactly.
+   * Older values are counted exactly if the bound is a power of two, otherwise as if the bound were up to 2.2 % lower.
    *
    * @default the powers of two from 1 to 65536; with `timeUnit: "s"` from 1/1024 to 64
    */
@@ -110,7 +110,7 @@ export const observeOptions = (options: ObserveOptions): ObserveOptions => optio
 /** A span of time, and how many subjects to list. */
 export interface SlowestOptions extends RangeOptions {
   /**
-   * The maximum number of subjects: up to the distribution's option `slowest`, or up to 10 if that is less.
+   * The maximum number of subjects, up to the larger of 10 and the distribution's `slowest`.
    *
    * @default 10
    */

@@ -45,8 +45,8 @@ export class DistributionSeries extends Series<WindowPart, Recorded, Distributio
   /**
    * Counts a value and returns immediately. The value is sent within `flushMs`, merged with other values.
    *
-   * A value that cannot be counted does not throw: the buffer is full, `at` is too far ahead, or the object is closed. The
-   * event `dropped` reports it. A process that is killed loses the values that it has not sent.
+   * If the buffer is full, `at` is too far ahead, or the object is closed, kit drops the value. The event `dropped` reports
+   * it, and `observe` does not throw. A killed process loses the values that it has not sent.
    *
    * @throws {TypeError | RangeError} `value` is no finite number, or an option is invalid.
    */

@@ -14,8 +14,9 @@ export class Summary {
   readonly min: number;
   readonly max: number;
   /**
-   * `quantile(q)` is accurate for every `q` above this: 0, unless the values had more than `maxBins` different magnitudes
-   * (by default, values spread over more than nine decades). Then it is the share of values whose magnitude is lost.
+   * `quantile(q)` is accurate for every `q` above this number. It is 0, unless the values had more than `maxBins`
+   * different magnitudes (by default, over more than nine decades). Then it is the share of values whose magnitude is
+   * lost.
    */
   readonly accurateAbove: number;
   readonly #sketch: Sketch | undefined;
@@ -35,9 +36,9 @@ export class Summary {
   }
 
   /**
-   * Returns the smallest value that at least a share `q` of the values does not exceed. Of `count` sorted values, that is
-   * number `ceil(q * count)`. The answer is within 1.09 % of it, over any nine decades of values; see {@link accurateAbove}.
-   * NaN without values.
+   * Returns the value that a share `q` of the values does not exceed: number `ceil(q * count)` of the sorted values. The
+   * result is within 1.09 % of the exact value, over any nine decades of values; see {@link accurateAbove}. NaN without
+   * values.
    *
    * @throws {RangeError} `q` is not from 0 to 1.
    * @throws {TypeError} `q` is not a number, or this summary has no sketch, such as a summary from `record()`.

@@ -33,7 +33,7 @@ const sampleBytes = 512;
 /**
  * A named log of messages: the last messages of each level, and how often each was logged. Create it with `stats.messages()`.
  *
- * It follows the common and recent logs of "Redis in Action" (J. L. Carlson, 2013, chapter 5).
+ * The design follows the common and recent logs of "Redis in Action" (J. L. Carlson, 2013, chapter 5).
  */
 export class Messages {
   readonly name: string;
@@ -55,8 +55,9 @@ export class Messages {
   /**
    * Stores a message and counts it, in one step on the server. It returns immediately; the message is sent within `flushMs`.
    *
-   * `level` is a name or a number: 45 is stored with `warn` (40), as 45. During a flood, all messages of a level are counted,
-   * but only its last `keepEntries` are sent. If a message does not fit into the buffer, the event `dropped` reports it.
+   * `level` is a name or a number: 45 is stored at the level `warn` (40), with severity 45. During a flood, all messages of a
+   * level are counted, but only its last `keepEntries` are sent. If a message does not fit into the buffer, the event
+   * `dropped` reports it.
    *
    * @throws {TypeError | RangeError} an argument is invalid.
    */
@@ -146,7 +147,7 @@ export class Messages {
   /**
    * Returns the messages that were logged most often in the windows that a span of time touches, the most frequent first.
    *
-   * Each level counts up to `maxDistinct` messages in a window. So `count` is too high by up to `error`, and every message
+   * Each level counts up to `maxDistinct` messages in a window, so `count` may be too high by up to `error`. Every message
    * that makes up more than 1/`maxDistinct` of its level in a window is found.
    *
    * @throws {TypeError | RangeError} an option is invalid.

@@ -25,7 +25,7 @@ export interface MessagesOptions {
    */
   readonly keepEntries?: number | undefined;
   /**
-   * How long the entries of a level are kept after the last one, in milliseconds.
+   * How long the entries of a level are kept after its last entry, in milliseconds.
    *
    * @default 604800000 (7 days)
    */
@@ -174,7 +174,7 @@ export interface TailOptions {
    */
   readonly minLevel?: Level | undefined;
   /**
-   * How many existing entries come first, 0 to 1,000.
+   * How many existing entries are delivered first, 0 to 1,000.
    *
    * @default 0
    */

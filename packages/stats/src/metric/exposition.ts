@@ -6,7 +6,7 @@ export type ExpositionFormat = "prometheus" | "openmetrics";
 
 /** The text of an exposition. */
 export interface Exposition {
-  /** Its header `Content-Type`. */
+  /** The value for the header `Content-Type`. */
   readonly contentType: string;
   readonly text: string;
 }

@@ -6,7 +6,7 @@ export type LabelValue = string | number;
 /** Values for the labels of a metric. */
 export type Labels<Names extends string = string> = { readonly [Name in Names]: LabelValue };
 
-/** The arguments of a metric's method: its labels first, if it has any. */
+/** The arguments of a metric's method: labels first, if the metric has any. */
 export type Labelled<Names extends string, Rest extends readonly unknown[]> = [Names] extends [never]
   ? Rest
   : [labels: Labels<Names>, ...rest: Rest];

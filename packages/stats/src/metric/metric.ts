@@ -159,7 +159,7 @@ export abstract class Metric<Names extends string, Series extends Kept> {
     this.map = new SeriesMap(name, settings, make, () => shared.events.overflow(name, settings.maxSeries));
   }
 
-  /** One series, for many calls: it is looked up once. It still counts after the metric has dropped it for being idle. */
+  /** Returns one series, so that many calls look it up once. It still counts after the metric has dropped it as idle. */
   series(labels: Labels<Names>): Series {
     return this.map.of(labels);
   }

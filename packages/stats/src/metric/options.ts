@@ -60,9 +60,8 @@ export interface ExposeOptions {
    */
   readonly format?: ExpositionFormat | undefined;
   /**
-   * - `shared`: the totals of all processes, from the server. Each process shows the same, so scrape only one
-   * - `local`: the amounts that the server has confirmed for this object since it was created. Scrape each process, and add
-   *   them up
+   * `shared` shows the totals of all processes, from the server. Each process shows the same, so scrape only one. `local` shows the
+   * amounts that the server has confirmed for this object since it was created. Scrape each process, and add them up.
    *
    * @default "shared"
    */

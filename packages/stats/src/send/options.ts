@@ -21,7 +21,7 @@ export const deliveries: readonly Delivery[] = ["at-most-once", "at-least-once",
 export interface StatsOptions extends ClientOptions {
   /**
    * How long buffered amounts wait before they are sent, in milliseconds. The time varies by a tenth, so that processes don't
-   * send together. A killed process loses the amounts of about this time, or its whole buffer if no server answered.
+   * send together. A killed process loses the amounts of about the last `flushMs`, or its whole buffer if no server answered.
    *
    * @default 250
    */

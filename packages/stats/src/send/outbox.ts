@@ -28,11 +28,11 @@ export class Aggregate<Value = unknown> {
 }
 
 /**
- * The fate of an amount whose call failed.
+ * What happens to an amount whose call failed.
  *
- * - `at-most-once`: it is sent once; if the reply is lost, it is counted as dropped
- * - `at-least-once`: it is sent until it is acknowledged; when a reply is lost, it may be counted twice
- * - `effectively-once`: it is sent until it is acknowledged, with a number that the server counts once
+ * - `at-most-once`: kit sends it once; if the reply is lost, the amount counts as dropped
+ * - `at-least-once`: kit sends it until the server acknowledges it; if a reply is lost, it may be counted twice
+ * - `effectively-once`: kit sends it until the server acknowledges it, with a number that the server counts once
  */
 export type Delivery = "at-most-once" | "at-least-once" | "effectively-once";
 
@@ -116,12 +116,12 @@ export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> imp
 /**
  * Why an amount is not, or may not be, counted.
  *
- * - `full`: the buffer has no place for it
- * - `unknown`: its reply is lost, and it is not sent again
- * - `future`: it lies more than a minute ahead of the server's clock
- * - `overflow`: the total would pass 2^53 − 1
- * - `refused`: the server refused it
- * - `closed`: the object is closed, or was closed before it was sent
+ * - `full`: the buffer has no free place
+ * - `unknown`: the reply was lost, and kit does not send the amount again
+ * - `future`: its time is more than a minute ahead of the server's clock
+ * - `overflow`: the total would exceed 2^53 − 1
+ * - `refused`: the server refused the amount
+ * - `closed`: the object was closed before it sent the amount
  */
 export type DropReason = "full" | "unknown" | "future" | "overflow" | "refused" | "closed";
 

@@ -8,12 +8,12 @@ import { keyspace } from "@kit/core";
  * | --------------------------------------- | ------ | ------------------------------------------------------------------------ | ------------------------------------------------------------------ |
  * | `kit:stats:{series}:total`              | hash   | `layout`, `total`                                                        | the longest retention, and one day more, after the last new bucket |
  * | `kit:stats:{series}:c:<stepMs>:<start>` | hash   | a chunk of sixty buckets: number of the bucket, 0–59 → amount            | `keepMs` after the end of the chunk                                |
- * | `kit:stats:{series}:dist`               | hash   | `layout`, moments, bins of the sketch, counts up to bounds, of all time  | as `total`, after the last new window                              |
+ * | `kit:stats:{series}:dist`               | hash   | `layout`; of all time: moments, bins of the sketch, counts up to bounds  | as `total`, after the last new window                              |
  * | `kit:stats:{series}:w:<stepMs>:<start>` | hash   | moments and bins of one window                                           | `keepMs` after the end of the window                               |
  * | `kit:stats:{series}:s:<stepMs>:<start>` | zset   | subject → its largest value in one window, for `slowest`                 | as the window                                                      |
- * | `kit:stats:{series}:writer:<id>`        | string | `sequence result`: the last batch of one writer (effectively-once)       | 10 minutes; of `apply()` 7 days                                    |
+ * | `kit:stats:{series}:writer:<id>`        | string | `sequence result`: the last batch of one writer (effectively-once)       | 10 minutes; for `apply()` 7 days                                    |
  * | `kit:stats:{metric}:index`              | zset   | series → when it was last counted (epoch ms), of a metric with labels    | as the totals of its series                                        |
- * | `kit:stats:{log}:meta`                  | hash   | `layout`                                                                 | one day more than the longest of the log                           |
+ * | `kit:stats:{log}:meta`                  | hash   | `layout`                                                                 | the longest retention of the log, and one day more                 |
  * | `kit:stats:{log}:log:<level>`           | stream | the last `keepEntries` entries of a level                                | `keepMs` after the last                                            |
  * | `kit:stats:{log}:top:<level>:<start>`   | zset   | fingerprint → score, at most `maxDistinct`                               | `keepMs` after the end of the window                               |
  * | `kit:stats:{log}:seen:<level>:<start>`  | hash   | fingerprint → `sure first last sample`; empty name → `missed evicted`    | as `top`                                                           |

@@ -2,7 +2,7 @@
 export interface Day {
   /** `2026-03-29`. */
   readonly date: string;
-  /** Its first instant, epoch milliseconds. */
+  /** The first instant of the day, in epoch milliseconds. */
   readonly startAt: number;
   /** The first instant of the next day: 23, 24 or 25 hours later. */
   readonly endAt: number;
