@@ -26,7 +26,7 @@ export const withFaults = (text, runs) =>
       .flatMap(([link, name = ""]) => {
         const run = runs[name];
         if (run === undefined) return [];
-        const kinds = `${sumOf(run)} of ${kindsOf(run).length} kinds`;
+        const kinds = `${sumOf(run)} (${kindsOf(run).length} kinds)`;
         return `| ${[link, grouped(run.operations), kinds, run.violations, bugsOf(run)].join(" | ")} |\n`;
       })
       .join(""),
