@@ -741,6 +741,11 @@ describe("The checker of queues excuses", () => {
       },
     ],
     [
+      "a job beyond the rate after one that expired before it began",
+      ({ workers: { w1 } }) =>
+        void w1.records.push(...inQueue("limited", [later("expired", "gone", 3_130), ...success("third", 3_140)])),
+    ],
+    [
       "a job that a try without a reply may have added before the clock jumped",
       (draft) => {
         draft.losses = [{ ...lost, what: "newest" }];

@@ -9,7 +9,8 @@ import { saw, type Story } from "./stories.js";
  *
  * - `concurrency` when the server takes a job, no more jobs are surely active than the limit allows
  * - `nameConcurrency` the same of the jobs of a name, by its own limit; jobs that were taken without one do not count
- * - `rate` no more jobs begin in any span than flow into the bucket, and were in it
+ * - `rate` no more jobs begin in any span than flow into the bucket, were in it, and return to it: a job that expired before it began had
+ *   taken a token, maybe before the bucket was full again
  *
  * A run whose end the server confirmed was active from its take to the end of its handler. A job of a worker that was killed, or
  * stopped, was active at least until the end of the lease that the server had for it then.
@@ -34,12 +35,9 @@ export const checkLimits = (
       checkConcurrency(limited, changes, (what) => judge("nameConcurrency", what));
     }
     const begun = jobs.flatMap(({ runs }) => runs).filter(({ takenAt }) => takenAt < lostAt);
-    checkRate(
-      run,
-      begun.map(({ takenAt }) => takenAt).toSorted((a, b) => a - b),
-      own,
-      judge,
-    );
+    const taken = begun.map(({ takenAt }) => takenAt).toSorted((a, b) => a - b);
+    const expired = jobs.flatMap((story) => story.expired.map(({ at }) => at));
+    checkRate(run, { taken, expired }, own, judge);
   }
 };
 
@@ -90,13 +88,19 @@ const checkConcurrency = (
   }
 };
 
-const checkRate = (run: RunHistory, taken: readonly number[], asked: readonly Asked[], judge: Judge<"rate">): void => {
+const checkRate = (
+  run: RunHistory,
+  { taken, expired }: Readonly<Record<"taken" | "expired", readonly number[]>>,
+  asked: readonly Asked[],
+  judge: Judge<"rate">,
+): void => {
   const changes = asked.filter(({ rate }) => rate !== undefined);
   for (const { rate, takes } of stretches(run, taken, changes)) {
     const { count, perMs, burst } = rate;
     for (const [last, at] of takes.entries())
       for (const [first, from] of takes.slice(0, last).entries()) {
-        const most = Math.floor(burst + ((at + 1 - from) * count) / perMs);
+        const returned = expired.filter((one) => one > from - run.leaseMs && one <= at).length;
+        const most = Math.floor(burst + returned + ((at + 1 - from) * count) / perMs);
         const began = last - first + 1;
         const finding = `${String(began)} jobs began within ${String(at - from)} ms, of ${String(most)}`;
         judge("rate", began > most && `${finding}, until ${String(at)}`);
