@@ -11,7 +11,7 @@ import {
   commandOf,
   Doctor,
   Finder,
-  findingsHead,
+  findingsPart,
   healthPage,
   html,
   type Html,
@@ -77,8 +77,8 @@ class Handler {
     const asset = query.get("asset");
     if (asset !== null) return assetReply(asset, query.get("v"));
     const view = this.#viewOf(request, query);
-    // Finding what an action would change can take as long as the action.
-    const ms = request.method === "POST" || query.has("do") ? actionMs : pageMs;
+    // Finding what an action would change can take as long as the action, and so can the checks.
+    const ms = request.method === "POST" || query.has("do") || query.has("run") ? actionMs : pageMs;
     const page = await this.#inTime(this.#pageFor(request, view), ms).catch((error: unknown) => this.#errorPage(error));
     return reply(page, view, request.method === "HEAD");
   }
@@ -118,7 +118,7 @@ class Handler {
     }
     if (kind === undefined)
       return page === undefined
-        ? { thing: board, page: (view) => overviewPage(view, this.#finder, findingsHead(this.#doctor)) }
+        ? { thing: board, page: (view) => overviewPage(view, this.#finder, findingsPart(this.#doctor, "act")) }
         : undefined;
     const inspector = inspectorOf(packages, kind);
     const names = query.getAll("name");
@@ -231,8 +231,8 @@ const assetReply = (name: string, digest: string | null): Response => {
  * with a `Response`. The board reads only the query of the address, so you can mount it at any path without an option.
  *
  * The board shows what the descriptors report, and stores nothing. Without `authorize` it is read-only, and visible to everybody who can
- * reach it: mount it after your login. A page sends up to 100 commands, and the page `Health` runs the packages' checks, at most once a
- * minute for all viewers. If no server answers within 8 s, the page has the status 503. The board never closes or blocks your client.
+ * reach it: mount it after your login. A page sends up to 100 commands. The health checks can send more, so they run only when a viewer
+ * asks. If no server answers within 8 s, the page has the status 503. The board never closes or blocks your client.
  *
  * @throws {TypeError | RangeError} an option is invalid.
  *

@@ -197,7 +197,7 @@ describe("a package of somebody else", () => {
     expect((await visitor.get(thing("parrot", ["polly"], ["o.loud", "on"], ["keys", "1"]))).text).toMatch(
       /HELLO.*parrot:\{polly\}:word string/,
     );
-    expect((await visitor.get("page=health")).text).toMatch(/warning parrot-alive polly is asleep Fix: wake it/);
+    expect((await visitor.get("page=health&run=1")).text).toMatch(/warning parrot-alive polly is asleep Fix: wake it/);
     expect((await visitor.get()).text).toContain("polly is asleep");
   });
 
@@ -227,7 +227,7 @@ describe("addresses", () => {
   it("has only relative links, so that it can be mounted at any path", async () => {
     await fill(redis);
     const visitor = visit(redis);
-    for (const query of ["", "list=queues", "page=health", thing("queue", ["mail"]), "thing=nothing"]) {
+    for (const query of ["", "list=queues", "page=health&run=1", thing("queue", ["mail"]), "thing=nothing"]) {
       const { html } = await visitor.get(query);
       const targets = [...html.matchAll(/\s(?:href|src|action|hx-get)="([^"]*)"/g)].map(([, target = ""]) => target);
       expect(targets.length).toBeGreaterThan(4);

@@ -88,6 +88,8 @@ describe("the work of a page", () => {
       "list=queues",
       "list=locks",
       "list=metrics",
+      "page=health",
+      "page=health&part=act",
       thing("queue", ["big"]),
       thing("queue", ["big"], ["state", "waiting"], ["start", "250000"]),
       thing("queue", ["big"], ["state", "waiting"], ["job", "rare"]),

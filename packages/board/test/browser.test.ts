@@ -77,7 +77,7 @@ describe.skipIf(!executablePath)("in a browser", { timeout: 600_000 }, () => {
   const every = ({ ids }: Awaited<ReturnType<typeof fill>>): readonly string[] => [
     "",
     "list=locks",
-    "page=health",
+    "page=health&run=1",
     thing("queue", ["mail"]),
     thing("queue", ["mail"], ["state", "dead"]),
     thing("queue", ["mail"], ["keys", "1"]),
@@ -119,10 +119,12 @@ describe.skipIf(!executablePath)("in a browser", { timeout: 600_000 }, () => {
     expect([complaints, [...hosts]]).toEqual([[], ["127.0.0.1"]]);
   });
 
-  it("loads the findings after the overview, and updates a page by itself", async () => {
+  it("runs the checks when asked, and updates a page by itself", async () => {
     const { page, queue } = await open();
     await page.goto("");
-    await page.locator("#findings .note, #findings table").first().waitFor();
+    await page.getByRole("link", { name: "Run the health checks" }).click();
+    await page.locator("#findings").getByText("Checked at").waitFor();
+    expect(page.url()).not.toContain("health");
     await page.goto(`?${thing("queue", ["mail"], ["state", "waiting"])}`);
     await page.locator("#id").fill("being typed");
     await queue.add("slow", {}, { id: "came-later" });

@@ -188,7 +188,7 @@ describe("hostile names and data", () => {
       "",
       "list=queues",
       `list=locks&q=${encodeURIComponent(evil)}`,
-      "page=health",
+      "page=health&run=1",
       thing("queue", [evil]),
       thing("queue", [evil], ["job", evil], ["state", evil]),
       thing("job", [evil, id]),

@@ -5,39 +5,31 @@ import { address, bytes, count, html, type Html, instant, none, prose, visible }
 import { card, note, overviewPath, tableOf } from "./parts.js";
 import type { Page, View } from "./view.js";
 
-/** How long one check may take, and how long the findings are kept for all viewers. */
+/** How long one check may take. */
 const checkMs = 5_000;
-const keptMs = 60_000;
 
 interface Checked {
-  readonly id: string;
-  readonly findings: readonly Finding[];
+  readonly at: string;
+  readonly checks: readonly { readonly id: string; readonly findings: readonly Finding[] }[];
 }
 
-/** The last findings. The checks run once for all viewers. */
+/** The last findings, for all viewers. Checks can send many commands, so they run only when a viewer asks. */
 export class Doctor {
-  #last: { readonly at: number; readonly checks: readonly Checked[] } | undefined;
-  #running: Promise<readonly Checked[]> | undefined;
+  last: Checked | undefined;
+  #running: Promise<Checked> | undefined;
 
-  /** The findings of the last minute, if there are any. */
-  get recent(): readonly Checked[] | undefined {
-    return this.#last && performance.now() - this.#last.at < keptMs ? this.#last.checks : undefined;
-  }
-
-  async check(view: View): Promise<readonly Checked[]> {
-    const { recent } = this;
-    if (recent) return recent;
+  /** Runs all checks. Viewers who ask at the same time share the run. */
+  async check(view: View): Promise<void> {
     this.#running ??= this.#checkAll(view).finally(() => (this.#running = undefined));
-    return await this.#running;
+    this.last = await this.#running;
   }
 
-  async #checkAll({ redis, prefix, packages }: View): Promise<readonly Checked[]> {
-    const checks: Checked[] = [];
+  async #checkAll({ redis, prefix, packages }: View): Promise<Checked> {
+    const checks: Checked["checks"][number][] = [];
     // One check after another: a board must not put load on the server.
     for (const check of packages.flatMap((one) => one.checks ?? []))
       checks.push({ id: check.id, findings: await findingsOf(check, redis, prefix) });
-    this.#last = { at: performance.now(), checks };
-    return checks;
+    return { at: new Date().toISOString(), checks };
   }
 }
 
@@ -64,28 +56,27 @@ const findingRow = ({ severity, text, fix }: Finding, id: string): readonly (str
   html`${prose(text)}${fix === undefined ? none : html`<br /><span class="quiet">Fix: ${prose(fix)}</span>`}`,
 ];
 
-/** The findings that somebody should act on, or one line that there are none. */
-const findingsPart = (checks: readonly Checked[], isWhole: boolean): Html => {
-  const all = checks.flatMap(({ id, findings }) => findings.map((finding) => ({ id, finding })));
-  const rows = all
-    .filter(({ finding: { severity } }) => isWhole || severity === "problem" || severity === "warning")
+/** The last findings: all, or those that somebody should `act` on. Below them is a link that runs the checks. */
+export const findingsPart = ({ last }: Doctor, part: "all" | "act"): Html => {
+  const rows = (last?.checks ?? [])
+    .flatMap(({ id, findings }) => findings.map((finding) => ({ id, finding })))
+    .filter(({ finding: { severity } }) => part === "all" || severity === "problem" || severity === "warning")
     .toSorted((a, b) => order.indexOf(a.finding.severity) - order.indexOf(b.finding.severity))
     .map(({ id, finding }) => findingRow(finding, id));
+  const title = part === "all" ? none : html`<h2>Needs attention</h2>`;
   return html`<section id="findings" class="${rows.length === 0 ? "" : "card"}">
-    ${
-      rows.length === 0
-        ? note("good", `${counted(checks.length, "check")}: no problems found.`)
-        : html`${isWhole ? none : html`<h2>Needs attention</h2>`}${tableOf("Findings", ["severity", "check", "finding"], rows)}`
-    }
-  </section>`;
-};
-
-/** The findings at the top of the overview. If there are none from the last minute, they are loaded after the page. */
-export const findingsHead = (doctor: Doctor): Html => {
-  if (doctor.recent) return findingsPart(doctor.recent, false);
-  const page = address(["page", "health"], ["part", "findings"]);
-  return html`<section id="findings" hx-get="${page}" hx-trigger="load" hx-select="#findings" hx-swap="outerHTML">
-    <p class="quiet"><a href="${address(["page", "health"])}">Run the health checks</a></p>
+    ${rows.length === 0 ? none : html`${title}${tableOf("Findings", ["severity", "check", "finding"], rows)}`}
+    ${last && rows.length === 0 ? note("good", `${counted(last.checks.length, "check")}: no problems found.`) : none}
+    <p class="quiet">
+      ${last ? html`Checked at ${instant(last.at)}. ` : none}<a
+        href="${address(["page", "health"], ["run", "1"])}"
+        hx-get="${address(["page", "health"], ["run", "1"], ["part", part])}"
+        hx-target="#findings"
+        hx-select="#findings"
+        hx-swap="outerHTML"
+        >${last ? "Check again" : "Run the health checks"}</a
+      >
+    </p>
   </section>`;
 };
 
@@ -130,15 +121,16 @@ const actionsPart = ({ actions }: View): Html =>
 
 /** The checks of the packages, their memory, and the last actions. */
 export const healthPage = async (view: View, doctor: Doctor, finder: Finder): Promise<Page> => {
-  const checks = await doctor.check(view);
-  if (view.query.get("part") === "findings") return { title: "Health", body: findingsPart(checks, false) };
+  const part = view.query.get("part");
+  if (view.query.has("run")) await doctor.check(view);
+  if (part === "all" || part === "act") return { title: "Health", body: findingsPart(doctor, part) };
   return {
     title: "Health",
     path: [overviewPath],
     head: html`<p class="quiet">
-      The checks of the packages, as in <code>kit doctor</code>, from the last minute. A check reads up to 200,000 keys.
+      The checks of the packages, as in <code>kit doctor</code>. They run when you ask: each reads up to 200,000 keys.
     </p>`,
-    body: html`${card("Checks", findingsPart(checks, true))}${card("Memory", await memoryPart(view, finder))}
+    body: html`${card("Checks", findingsPart(doctor, "all"))}${card("Memory", await memoryPart(view, finder))}
     ${card("Recent actions", actionsPart(view))}`,
   };
 };
