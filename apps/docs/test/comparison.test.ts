@@ -341,7 +341,9 @@ const cellsOf = (found: Case, { columns, none = "–" }: Table): string[] => {
   return all.map(({ median, error = "" }, index) => {
     if (median === undefined) return withoutFigure.find(([pattern]) => pattern.test(error))?.[1] ?? none;
     const isUp = (found.better === "higher") === (columns[index]?.[0] !== "kit");
-    const text = median === best ? `**${rounded(median, isUp)}**` : rounded(median, isUp);
+    // Figures that differ only beyond three digits are equal.
+    const isBest = rounded(median, isUp) === rounded(best, isUp);
+    const text = isBest ? `**${rounded(median, isUp)}**` : rounded(median, isUp);
     const defaults = found.peers[`${columns[index]?.[0] ?? ""} defaults`]?.median;
     return defaults === undefined || defaults === median ? text : `${text} (${rounded(defaults, isUp)})`;
   });

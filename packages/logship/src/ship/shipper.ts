@@ -107,8 +107,7 @@ export class Shipper extends LogObject<ShipperEvents> {
    *
    * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the file changed after a part of it was shipped; `KIT_LOGSHIP_FENCED`: another shipper
    * has it now; `KIT_LOGSHIP_CHANNEL_CLOSED`; `KIT_LOGSHIP_TOO_LARGE`.
-   * @throws {BadDataError} the file is damaged gzip content. The file stays open in the channel for a retry, unless `onBadData` is
-   *   `quarantine`.
+   * @throws {BadDataError} the file is damaged gzip content. The file stays open for a retry, unless `onBadData` is `quarantine`.
    * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`.
    * @throws the error of the file system; `signal.reason` if `signal` aborts.
    */
