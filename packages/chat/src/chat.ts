@@ -200,8 +200,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Returns the mailbox of one recipient. Any number of workers take its messages under leases. The first call that needs the
-   * mailbox, in any process, creates it with its options.
+   * Returns the mailbox of one recipient. Any number of workers take its messages under leases. The options apply only
+   * when the mailbox is created, by the first call in any process that needs it.
    *
    * @example
    * const invoices = chat.mailbox("invoices", { retain: { count: 1_000 } });

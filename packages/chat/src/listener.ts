@@ -70,8 +70,8 @@ const mayPass = (error: unknown): error is KitError =>
  * that is not done, so a crash loses nothing: the next listener receives all unacknowledged messages again.
  *
  * The listener continues through outages and refusals, except at the first fetch. For all its listeners and waits, the chat object
- * emits one `error` when an outage starts, and one with the code `KIT_RECOVERED` when it is over. A lost connection that the next
- * attempt restores is not reported. A server that stops answering is noticed within 12 s.
+ * emits one `error` when an outage or a refusal starts, and one with the code `KIT_RECOVERED` when it is over. A lost connection
+ * that the next attempt restores is not reported. A server that stops answering is noticed within 12 s.
  */
 export class Listener<Body = unknown> implements AsyncIterable<DeliveredMessage<Body>> {
   readonly #host: ListenerHost<Body>;

@@ -412,8 +412,8 @@ export const tailRules = { last: integer(0, undefined, 10), signal } satisfies R
 /** How much of the history a new member receives. */
 export interface JoinOptions {
   /**
-   * A number means that many last messages, and `"all"` every message that is kept. A member that returns can get the messages
-   * after a sequence.
+   * A number: that many of the last messages. `"all"`: every message that is kept. `after`: the messages after a sequence, for a
+   * member that returns.
    *
    * @default "none"
    */

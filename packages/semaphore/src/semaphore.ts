@@ -215,8 +215,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * revokes no permit: nothing is granted until enough permits have been released. 0 pauses the semaphore. If a waiter's weight is above
    * the new limit, its acquire rejects with SemaphoreWeightError when its turn comes. A number is short for `{ permits }`.
    *
-   * The stored limits expire a week after the last use. Then the next acquire stores the limits of its object. If a copy of the command
-   * arrives after `deadlineMs`, or after a newer change, it changes nothing.
+   * The stored limits expire a week after the last acquire, `setPermits()` or waiting caller: renewals don't count. Then the next acquire
+   * stores the limits of its object. If a copy of the command arrives after `deadlineMs`, or after a newer change, it changes nothing.
    *
    * @throws {TypeError | RangeError} no limit is given, a limit is not an integer from 0 to 1,000,000,000, or you pass a number for
    * `permitsPerTenant` and this object was created without it.

@@ -42,7 +42,7 @@ export const remedies = {
   KIT_UNSUPPORTED:
     "Use a client with connections. Over HTTP, send text: see [limits](../../packages/core/docs/http.md#limits).",
   KIT_UNKNOWN_OUTCOME:
-    "If the error has no `op`, read the state before you repeat the call. It is better to give the call an id before, outside of `retry`: see [a program](../../packages/core/docs/recipes.md) and [calls during an outage](redis-away.md#calls).",
+    "If `retryable` is false and the error has no `op`, read the state before you repeat the call. It is better to give the call an id before, outside of `retry`: see [a program](../../packages/core/docs/recipes.md) and [calls during an outage](redis-away.md#calls).",
 
   KIT_LOCK_TIMEOUT:
     "Reply that the resource is busy, or wait longer. `kit inspect lock NAME` shows the holder and the waiters.",

@@ -85,8 +85,8 @@ export interface CustomComponentOptions<Conn, Input = ComponentEntry, Entry = In
    */
   readonly schema?: StandardSchema<Input, Entry> | undefined;
   /**
-   * Opens the connection that an entry describes. If it throws, the entry is rejected. Of an error that is no KitError, kit keeps
-   * only name and code.
+   * Opens the connection that an entry describes. If it throws, the entry is rejected. If the error is not a KitError, kit
+   * keeps only its name and code.
    */
   readonly open: (entry: NoInfer<Entry>, context: OpenContext) => Conn | Promise<Conn>;
   /** Checks a new connection before any call uses it. Throw to reject the connection. */

@@ -10,12 +10,12 @@ export interface Durability {
   /**
    * - `safe`: the requested replicas and disks have the writes
    * - `short`: fewer replicas or disks confirmed in time. The writes stay on the master, and may still reach the others
-   * - `unknown`: the connection or the server changed during the call, or the server is unreachable
+   * - `unknown`: kit cannot tell, for example because the connection or the server changed during the call
    */
   readonly outcome: "safe" | "short" | "unknown";
   /** How many replicas have acknowledged the writes: a lower bound. */
   readonly replicas: number;
-  /** Whether the master's disk has the writes, and how many replicas have them on disk: a lower bound. */
+  /** Whether the master's disk is known to have the writes, and the number of replicas whose disks have them: a lower bound. */
   readonly fsync: { readonly local: boolean; readonly replicas: number };
   /** Why the writes are not safe, in words. */
   readonly why: string | undefined;

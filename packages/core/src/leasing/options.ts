@@ -19,7 +19,7 @@ export interface LeaseOptions {
    * How long the lease lasts without a renewal, in milliseconds: 10 to 86,400,000 (a day).
    *
    * With a shorter lease, a crashed holder is replaced sooner. But kit renews the lease more often, and loses it in shorter stalls.
-   * Below a few hundred milliseconds, normal pauses of a busy process are enough.
+   * Below a few hundred milliseconds, normal pauses of a busy process lose it.
    *
    * With `renew`, a lease that you waited for lasts only two seconds at first, so that a dead waiter does not block others for
    * longer. It gets its full length with its first renewal, two thirds of a second later, or with `extend()`.

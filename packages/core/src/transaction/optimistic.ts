@@ -82,7 +82,7 @@ const blocking = /^(B[LRZ]\w+|WAIT\w*|XREAD\w*( (?!STREAMS )\S+)* BLOCK) /i;
  * not undo the others: Redis does not roll back.
  *
  * @throws {KitConflictError} a key changed during every try until `waitMs` had passed; nothing was changed.
- * @throws {KitUnavailableError} no connection was free within `waitMs`; nothing was changed.
+ * @throws {KitUnavailableError} no connection was available within `waitMs`; nothing was changed.
  * @throws {KitUnknownOutcomeError} the connection broke after EXEC was sent.
  * @throws {KitError} a write failed. If other writes stay, the message reports it.
  * @throws the error of `attempt`; nothing was changed.

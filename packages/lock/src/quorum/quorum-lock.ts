@@ -326,7 +326,7 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
  * Pass 3 or 5 clients, each for a separate server that never fails over to a replica. kit never closes the clients, blocks them or
  * subscribes on them. Four servers work, but tolerate no more failures than three. All processes must use the same servers.
  *
- * @throws {TypeError | RangeError} `clients` is empty, has a client twice, or has a Cluster client; or an option is invalid.
+ * @throws {TypeError | RangeError} `clients` is not a list of different clients, each of one server, or is empty; or an option is invalid.
  *
  * @example
  * const lock = createQuorumLock([first, second, third]);

@@ -27,7 +27,7 @@ export interface QueueWorker extends RunningWorker {
   readonly version: string | null;
   /** When it last took jobs or sent a heartbeat. */
   readonly seenAt: string;
-  /** How many of its jobs had started at its last heartbeat, up to 500. A worker with short jobs often shows 0. */
+  /** How many of its jobs that had started at its last heartbeat still run, up to 500. A worker with short jobs often shows 0. */
   readonly running: number;
   /** Which of these jobs has run for longest. */
   readonly longest: { readonly id: string; readonly startedAt: string } | null;
