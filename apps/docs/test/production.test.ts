@@ -117,7 +117,7 @@ it("the lines of the Dockerfile make a worker that ends its job after SIGTERM, a
   const context = join(disk, "context");
   mkdirSync(join(context, "node_modules/leftover"), { recursive: true });
   writeProject(context, programs, ["@kit/core", "@kit/queue", "ioredis"]);
-  const [, ignored = ""] = /Have `(\S+)` in `.dockerignore`/.exec(page) ?? [];
+  const [, ignored = ""] = /List `(\S+)` in `.dockerignore`/.exec(page) ?? [];
 
   const image = buildImage(fragment("dockerfile"), context, [ignored], join(disk, "root"));
   expect(image).toMatchObject({ base: expect.stringMatching(/^node:(?:2[02468])-/) as string, user: "node" });
