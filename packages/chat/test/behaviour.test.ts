@@ -175,7 +175,11 @@ inModes({ single: user.loginForText, nodeRedis: onNodeRedis(user.login, fromNode
         await chat.create(room, { members: ["ann", "bob"] });
         await chat.send(room, { from: "ann", body: { at: new Date(0), none: undefined, nan: NaN } });
         expect((await drain(chat, "bob")).messages[0]!.body).toEqual({ at: "1970-01-01T00:00:00.000Z", nan: null });
-        const deep: unknown = JSON.parse("[".repeat(20_000) + "]".repeat(20_000));
+        const deep = {
+          toJSON: () => {
+            throw new RangeError("Maximum call stack size exceeded"); // as for deeply nested data before Node 26
+          },
+        };
         for (const body of [undefined, () => 1, Symbol("x"), 1n, "\ud800", deep])
           expect(await rejection(chat.send(room, { from: "ann", body }))).toBeInstanceOf(TypeError);
       });

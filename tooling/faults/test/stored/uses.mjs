@@ -200,10 +200,13 @@ const packages = {
         await schedules.upsert("often", { everyMs: 200, name: "later", data: { to: "eve" }, count: 5 });
         await schedules.upsert("nightly", { cron: "0 3 * * *", name: "mail", data: { to: "eve" } });
         schedules.run();
+        let nowHangs;
+        const hangs = new Promise((resolve) => (nowHangs = resolve));
         const hang = async (job) => {
           await reportProgress(job, 50);
           await writeLog(job, "half of it");
           await saveCheckpoint(job, { page: 7 });
+          if (job.id === "first") nowHangs();
           await forever();
         };
         const fail = () => Promise.reject(new Error("no"));
@@ -218,7 +221,7 @@ const packages = {
           { name: "hang", data: { to: "bob" }, group: "shop" },
           { name: "later", data: { to: "ann" } },
         ]);
-        await Promise.all(["completed", "dead", "failed"].map((event) => happens(worker, event)));
+        await Promise.all([hangs, ...["completed", "dead", "failed"].map((event) => happens(worker, event))]);
         await pauseQueue(redis, mails);
         await queue.addAll([
           { name: "mail", data: { to: "ann" } },
