@@ -27,7 +27,7 @@ export interface BoardAction {
   readonly options: Readonly<Record<string, string>>;
   /** `failed`: the command threw an error, and may have done part of its work. */
   readonly outcome: "done" | "refused" | "failed";
-  /** What the command reported, without secrets. */
+  /** The command's report, without secrets. */
   readonly text: string;
 }
 

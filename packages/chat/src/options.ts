@@ -98,7 +98,7 @@ export interface CreateOptions {
    */
   readonly retain?: Retention | undefined;
   /**
-   * What happens when a message exceeds `retain.count` or `retain.bytes`: `"drop"` drops the oldest message, `"refuse"` rejects the
+   * The policy for a message that exceeds `retain.count` or `retain.bytes`: `"drop"` drops the oldest message, `"refuse"` rejects the
    * new one with ChatFullError. `"refuse"` needs `readByAll` or `ageMs`, which free space again.
    *
    * @default "drop"
@@ -161,7 +161,7 @@ export interface MailboxOptions extends Pick<CreateOptions, "maxBodyBytes" | "de
    */
   readonly retain?: Omit<Retention, "readByAll"> | undefined;
   /**
-   * What happens when a message exceeds `retain.count` or `retain.bytes`: `"refuse"` rejects it with ChatFullError, `"drop"` drops
+   * The policy for a message that exceeds `retain.count` or `retain.bytes`: `"refuse"` rejects it with ChatFullError, `"drop"` drops
    * the oldest message.
    *
    * @default "refuse"

@@ -120,14 +120,14 @@ export interface ImportOptions {
    */
   readonly minRanges?: number | undefined;
   /**
-   * What to do with a row or range that cannot be read, or is out of order: `stop` ends the import, `skip` skips it. A file
+   * The policy for a row or range that cannot be read, or is out of order: `stop` ends the import, `skip` skips it. A file
    * that is not CSV, or whose header or first row cannot be read, always ends the import.
    *
    * @default "stop"
    */
   readonly onInvalid?: "stop" | "skip" | undefined;
   /**
-   * What to do with two ranges that cross, so that neither is inside the other. `refuse` makes the later range invalid. With
+   * The policy for two ranges that cross, so that neither is inside the other. `refuse` makes the later range invalid. With
    * `narrower`, the shared addresses belong to the range with fewer addresses, or to the earlier range if both have the same
    * size.
    *

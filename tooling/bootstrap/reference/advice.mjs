@@ -4,7 +4,7 @@
  * @type {Readonly<Record<string, string>>}
  */
 export const advice = {
-  abortGraceMs: "Handlers need more than 5 s to clean up after an abort.",
+  abortGraceMs: "Handlers need longer to clean up after an abort.",
   ack: 'Use `"each"` if a crash may repeat at most the jobs that were running.',
   algorithm:
     'A contract says "at most N in any minute": use `"sliding-window"`. There are very many keys: use `"fixed-window"`.',
@@ -62,11 +62,11 @@ export const advice = {
   isolate: "Another library on your client sends slow or blocking commands.",
   jitter: "Retries should be exactly periodic (0), or spread more.",
   jitterMs: "Many schedules are due at the same instant.",
-  keepEntries: "You want to keep more than 100 log entries per level.",
+  keepEntries: "You want to keep more log entries per level.",
   "autocomplete.keepMs": "An unused contact book should be kept for longer, or deleted sooner.",
   "lock.keepMs": "You use many names only once, and memory is scarce: lower it.",
   "stats.keepMs": "You read old log entries, or memory is scarce.",
-  keepPreviousMs: "Readers may use the previous version for more than a day.",
+  keepPreviousMs: "Readers may use the previous version for longer.",
   keyPrefix: "Your redlock or redis-semaphore keys have another prefix.",
   lag: "One silent member must not block the deletion of messages.",
   lastLine: 'Use `"leave"` if the files are still written to.',
@@ -114,7 +114,7 @@ export const advice = {
   maxReplyBytes: "Replies over HTTP are larger than 64 MiB.",
   maxResultBytes: "Results are larger than 16 KiB.",
   maxSeries: "A counter has more than 2,000 label combinations.",
-  maxSnoozes: "Handlers may snooze a job more than 100 times.",
+  maxSnoozes: "Handlers may snooze a job more often.",
   maxStaleMs: "An old answer is worse than none: lower it. An old answer is better than none: raise it.",
   maxTextBytes: "Messages are longer than 8 KiB.",
   maxWaiters: "More than 10,000 callers wait for one name.",

@@ -74,7 +74,7 @@ export interface SetFlagOptions extends AskOptions {
   /** When you expect to switch the flag back: a Date, or epoch milliseconds. kit does not switch it. */
   readonly until?: Date | number | undefined;
   /**
-   * Who switches the flag, for people.
+   * A label for people: the person or process that switches the flag.
    *
    * @default host name and process id
    */

@@ -12,14 +12,14 @@ export interface LineOptions {
    */
   readonly maxLineBytes?: number | undefined;
   /**
-   * What to do with a line above `maxLineBytes`. `error` rejects. `split` delivers it in pieces of at most `maxLineBytes`, cut between
+   * The policy for a line above `maxLineBytes`. `error` rejects. `split` delivers it in pieces of at most `maxLineBytes`, cut between
    * characters. `truncate` delivers its start. `skip` drops it.
    *
    * @default "error"
    */
   readonly onLongLine?: "error" | "split" | "truncate" | "skip" | undefined;
   /**
-   * What to do with a line that is not UTF-8. `replace` puts U+FFFD in place of each bad sequence. `error` rejects. `skip` drops the line.
+   * The policy for a line that is not UTF-8. `replace` puts U+FFFD in place of each bad sequence. `error` rejects. `skip` drops the line.
    *
    * @default "replace"
    */

@@ -19,7 +19,7 @@ const reportOf = async (
   name: string,
   tenant: string | undefined,
 ): Promise<SemaphoreReport> => {
-  // Without stored limits, an inspection returns the limits of its own object, and the program may have others.
+  // If no limits are stored, `inspect()` returns those of this object. The program's own can differ.
   const isKnown = (await redis.call("EXISTS", semaphoreKeys(prefix, name).meta)) === 1;
   const semaphore = createSemaphore(redis, name, { permits: 1, prefix });
   try {
